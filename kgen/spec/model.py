@@ -1,0 +1,195 @@
+"""The typed specs: what `check.py` makes of a file, and what every later room reads.
+
+All frozen. Expressions are typed ASTs (`kgen.syntax.ast.Expr`) that keep their spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kgen.diagnostics import Span
+from kgen.layout import Layout
+from kgen.manifest import Scalar
+from kgen.syntax.ast import Expr
+
+DTYPES: Mapping[str, int] = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "u8": 1}
+"""Element size in bytes."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of an operator. type: int, float, bool, enum, dtype, layout, target or variant.
+
+    `values` (when listed) are the legal ones in spec order; `minimum`/`maximum` bound an int.
+    `tag` formats the value into a variant's name; where `omit` holds the tag is left out.
+    """
+
+    name: str
+    type: str
+    span: Span
+    tag: str
+    values: tuple[Scalar, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    default: Expr | None = None
+    omit: Expr | None = None
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Let:
+    name: str
+    expr: Expr
+    span: Span
+
+
+@dataclass(frozen=True)
+class Require:
+    """A rule a combination must satisfy; `because` is shown when it rejects one."""
+
+    check: Expr
+    because: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class AxisSpec:
+    name: str
+    size: Expr
+
+
+@dataclass(frozen=True)
+class ArgumentSpec:
+    """A tensor, KV cache or scalar argument (see `kgen.manifest.ArgumentRule`)."""
+
+    name: str
+    kind: str  # tensor, cache, int, float
+    span: Span
+    dtype: str = ""  # a dtype, or the parameter that holds it
+    axes: tuple[AxisSpec, ...] = ()
+    cache: str = ""  # k or v
+    access: str = "read"
+    optional: bool = False
+    workspace: Expr | None = None  # dispatch allocates it where this holds
+
+
+@dataclass(frozen=True)
+class FactSpec:
+    """A run-time integer derived from shapes, scalars and parameters."""
+
+    name: str
+    expr: Expr
+    span: Span
+
+
+@dataclass(frozen=True)
+class SelectSpec:
+    """How a call chooses a free parameter (see `kgen.manifest.SelectRule`)."""
+
+    param: str
+    want: Expr
+    pick: str
+    span: Span
+    default: str = ""
+    policies: Mapping[str, Expr] | None = None
+    env: str = ""
+
+
+@dataclass(frozen=True)
+class VariantSpec:
+    """A mask/score variant: expressions over q, kv, head, batch, s and declared arguments."""
+
+    name: str
+    span: Span
+    mask: Expr | None
+    score: Expr | None = None
+    args: Mapping[str, str] | None = None  # name -> int, float, float[head], ...
+
+
+@dataclass(frozen=True)
+class GridSpec:
+    family: str  # cpu or gpu
+    x: Expr
+    y: Expr
+    z: Expr
+    block: Expr
+
+
+@dataclass(frozen=True)
+class TestSpec:
+    """One row of `tests`. Values are ints, floats, expressions over params, or lists of them."""
+
+    __test__ = False
+    name: str
+    span: Span
+    values: Mapping[str, object]
+    when: Expr | None = None
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """An operator: one file of specs/ops."""
+
+    name: str
+    doc: str
+    span: Span
+    spec_hash: str  # sha256 of the file's text and of layouts.yaml
+    templates: Mapping[str, str]  # family group (cpu, gpu) -> template path
+    params: tuple[Param, ...]
+    lets: tuple[Let, ...]  # in dependency order
+    requires: tuple[Require, ...]
+    arguments: tuple[ArgumentSpec, ...]
+    facts: tuple[FactSpec, ...]
+    guards: tuple[Require, ...]
+    select: tuple[SelectSpec, ...]
+    variants: Mapping[str, VariantSpec]
+    grids: Mapping[str, GridSpec]
+    tests: tuple[TestSpec, ...]
+    layouts: Mapping[str, Layout]
+
+    def param(self, name: str) -> Param:
+        """The parameter of that name. The checker has proved it exists."""
+        return next(p for p in self.params if p.name == name)
+
+
+@dataclass(frozen=True)
+class BuildAxis:
+    name: str
+    values: tuple[Scalar, ...]
+    span: Span
+    value_spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class BuildEntry:
+    """One operator of a build and the axes whose product is its matrix."""
+
+    op: str
+    axes: tuple[BuildAxis, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class BuildSpec:
+    name: str
+    doc: str
+    span: Span
+    entries: tuple[BuildEntry, ...]
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """What a chip is: one file of specs/targets. family: cpu, amd, dcu or nvidia."""
+
+    name: str
+    doc: str
+    span: Span
+    family: str
+    wave: int
+    vector_bits: int
+    compiler: str  # cxx, hip or nvcc
+    flags: tuple[str, ...]
+    requires: tuple[str, ...]  # CPU feature flags, as /proc/cpuinfo spells them
+    lds_bytes: int = 0
+    extra: Mapping[str, object] | None = None
