@@ -37,6 +37,8 @@ ERRORS: Mapping[str, int] = {
     "seq_len": 3,  # row, limit, the length
     "slot": 4,  # token, num_slots, the slot
     "overlap": 5,  # pair, other pair, the block id
+    "alignment": 6,  # word of the argument block, bytes to align to, the value
+    "fault": 7,  # simulator only: linear block id, thread, source line of a faulty kernel
 }
 
 
@@ -139,11 +141,14 @@ class Policy:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a GPU kernel is launched: expressions over parameters and facts."""
+    """How a GPU kernel is launched: expressions over parameters and facts. `symbol` is the kernel,
+    the entry's own when empty; `then` is launched after it, on the same stream and arguments."""
 
     grid: tuple[Code, Code, Code]
     block: int
     dynamic_lds: int = 0
+    symbol: str = ""
+    then: Launch | None = None
 
 
 @dataclass(frozen=True)
