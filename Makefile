@@ -12,7 +12,7 @@ ARGS ?=
 VENV := $(shell $(PYTHON) -c 'import sys; print(sys.prefix if sys.prefix != sys.base_prefix else ".venv")' 2>/dev/null || echo .venv)
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -n $(JOBS) --maxprocesses 8
-CLANG_FORMAT := $(VENV)/bin/clang-format
+CLANG_FORMAT := $(PY) -c 'import clang_format; clang_format.clang_format()'
 HEADERS = $(shell find templates/include tests -name '*.hpp' -o -name '*.h')
 
 .PHONY: help setup run test test-full lint format generated bench clean

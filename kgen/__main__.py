@@ -1,0 +1,7 @@
+"""`python -m kgen` is the command `kgen`."""
+
+import sys
+
+from kgen.cli import main
+
+sys.exit(main())

@@ -1,0 +1,114 @@
+"""What several commands share: arguments, output, and opening a build."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from kgen.diagnostics import Diagnostic, KgenError, choice_hint
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kgen.spec.load import Catalog
+    from kgen.variants.model import Matrix
+
+
+def add_build(parser: argparse.ArgumentParser) -> None:
+    """The BUILD argument."""
+    parser.add_argument("build", metavar="BUILD", help="a build spec: a file, or a name in specs/builds")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The --json switch."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document, for a program")
+
+
+def add_arch(parser: argparse.ArgumentParser) -> None:
+    """The --arch option."""
+    parser.add_argument(
+        "--arch",
+        metavar="TARGET",
+        help="what `native` means in the spec (default: the best target of this host; see KGEN_ARCH)",
+    )
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(value, indent=1, default=str))
+
+
+def console() -> Console:
+    """A rich console on stdout that keeps long lines whole when the output is not a terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 160
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def report(diagnostics: Sequence[Diagnostic], *, as_json: bool) -> None:
+    """Tell the user of faults: text on stderr, or for a program JSON on stdout."""
+    if as_json:
+        print_json({"ok": False, "diagnostics": [diagnostic_json(d) for d in diagnostics]})
+        return
+    print("\n\n".join(_coloured(str(d), sys.stderr) for d in diagnostics), file=sys.stderr)
+
+
+def diagnostic_json(diagnostic: Diagnostic) -> Mapping[str, Any]:
+    """A diagnostic with its place as plain fields."""
+    span = diagnostic.span
+    place = (
+        {
+            "file": span.source.name,
+            "line": span.line,
+            "col": span.col,
+            "end_line": span.end_line,
+            "end_col": span.end_col,
+        }
+        if span
+        else None
+    )
+    return {
+        "code": diagnostic.code,
+        "message": diagnostic.message,
+        "place": place,
+        "hint": diagnostic.hint,
+        "notes": list(diagnostic.notes),
+    }
+
+
+def build_path(name: str) -> Path:
+    """The file of a build given as a path or as a bare name of specs/builds."""
+    from kgen.paths import specs_dir
+
+    path = Path(name)
+    if path.exists() or path.suffix or len(path.parts) > 1:
+        return path
+    folder = specs_dir() / "builds"
+    named = folder / f"{name}.yaml"
+    if named.exists():
+        return named
+    known = sorted(p.stem for p in folder.glob("*.yaml"))
+    raise KgenError(Diagnostic("K601", f"there is no build named '{name}'", hint=choice_hint(name, known)))
+
+
+def open_build(name: str, arch: str | None = None) -> tuple[Matrix, Catalog]:
+    """Load, check and expand a build."""
+    from kgen.spec.load import load_build, load_catalog
+    from kgen.targets.host import native_target
+    from kgen.variants.matrix import expand
+
+    catalog = load_catalog()
+    build = load_build(build_path(name), catalog)
+    return expand(build, catalog, arch or native_target(catalog)), catalog
+
+
+def _coloured(text: str, stream: TextIO) -> str:
+    if not stream.isatty() or "NO_COLOR" in os.environ:
+        return text
+    return text.replace("error[", "\033[1;31merror\033[0m[", 1).replace("hint:", "\033[1;36mhint:\033[0m")

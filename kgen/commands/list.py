@@ -1,0 +1,137 @@
+"""`kgen list`: the matrix of a build, with what was rejected and why."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kgen.commands.common import add_arch, add_build, add_json, console, open_build, print_json
+
+if TYPE_CHECKING:
+    from kgen.manifest import Scalar
+    from kgen.variants.model import Matrix, Rejected, Variant
+
+SUMMARY = "show the variants of a build, accepted and rejected"
+
+DETAILS = """\
+Expand a build into its matrix and print it. Every combination of its axes is there: accepted, or
+rejected with the rule that rejects it; accepted + rejected is always the whole product.
+
+examples:
+  kgen list host
+  kgen list specs/builds/host.yaml --rejected
+  kgen list host --resources          what the compiler made of each (after kgen build)
+  kgen list host --json | jq '.accepted[].name'
+
+exit codes: 0 done, 1 a fault in a spec, 2 usage
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_build(parser)
+    parser.add_argument("--op", metavar="OP", help="only the variants of this operator")
+    parser.add_argument("--rejected", action="store_true", help="the rejected combinations, with the rule")
+    parser.add_argument("--resources", action="store_true", help="add what is known of each built kernel")
+    add_arch(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    matrix, _ = open_build(args.build, args.arch)
+    accepted = [v for v in matrix.accepted if args.op in (None, v.op.name)]
+    rejected = [r for r in matrix.rejected if args.op in (None, r.op)]
+    resources = built_resources([v.name for v in accepted]) if args.resources else {}
+    if args.json:
+        print_json(_document(matrix, accepted, rejected, resources))
+    elif args.rejected:
+        _print_rejected(rejected)
+    else:
+        _print_accepted(accepted, resources, with_resources=args.resources)
+        _print_totals(matrix, accepted)
+    return 0
+
+
+def built_resources(names: Sequence[str]) -> Mapping[str, Mapping[str, Scalar]]:
+    """What the manifests of built kernels say, by name; a kernel not yet built is absent."""
+    from kgen.build.library import built_entries
+
+    return {
+        entry.name: {**entry.resources, "compile_seconds": round(entry.compile_seconds, 2)}
+        for entry in built_entries(names)
+    }
+
+
+def _document(
+    matrix: Matrix,
+    accepted: Sequence[Variant],
+    rejected: Sequence[Rejected],
+    resources: Mapping[str, Mapping[str, Scalar]],
+) -> Mapping[str, Any]:
+    return {
+        "build": matrix.build,
+        "product": matrix.product,
+        "accepted": [
+            {
+                "name": v.name,
+                "op": v.op.name,
+                "target": v.target.name,
+                "params": dict(v.params),
+                "resources": dict(resources.get(v.name, {})),
+            }
+            for v in accepted
+        ],
+        "rejected": [rejected_json(r) for r in rejected],
+    }
+
+
+def rejected_json(rejected: Rejected) -> Mapping[str, Any]:
+    """A rejected combination as plain fields."""
+    return {
+        "name": rejected.name,
+        "op": rejected.op,
+        "params": dict(rejected.params),
+        "rule": rejected.rule,
+        "because": rejected.because,
+        "where": str(rejected.where) if rejected.where else None,
+        "figures": dict(rejected.figures),
+    }
+
+
+def _print_accepted(
+    accepted: Sequence[Variant], resources: Mapping[str, Mapping[str, Scalar]], *, with_resources: bool
+) -> None:
+    from rich.table import Table
+
+    columns = sorted({key for row in resources.values() for key in row})
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("variant", no_wrap=True)
+    table.add_column("operator")
+    table.add_column("target")
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for variant in accepted:
+        row = resources.get(variant.name, {})
+        cells = [str(row.get(column, "-")) for column in columns]
+        table.add_row(variant.name, variant.op.name, variant.target.name, *cells)
+    console().print(table)
+    if with_resources and len(resources) < len(accepted):
+        print(f"\n{len(accepted) - len(resources)} of these are not built yet: kgen build")
+
+
+def _print_rejected(rejected: Sequence[Rejected]) -> None:
+    for entry in rejected:
+        print(f"{entry.name}\n  {entry.rule}\n  because {entry.because}")
+        if entry.figures:
+            print("  with " + ", ".join(f"{name} = {value}" for name, value in entry.figures.items()))
+        if entry.where:
+            print(f"  at {entry.where}")
+    if not rejected:
+        print("nothing is rejected")
+
+
+def _print_totals(matrix: Matrix, accepted: Sequence[Variant]) -> None:
+    by_op = ", ".join(f"{count} {op}" for op, count in Counter(v.op.name for v in accepted).items())
+    counts = f"{len(matrix.accepted)} accepted + {len(matrix.rejected)} rejected = {matrix.product}"
+    print(f"\n{matrix.build}: {counts} ({by_op})")
