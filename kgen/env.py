@@ -189,5 +189,5 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _path(text: str) -> Path:
-    path = Path(text)
-    return path.expanduser() if text.startswith("~") else path.absolute()
+    """An absolute path; a `~user` nobody has stays as written."""
+    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - Path's raises without a home

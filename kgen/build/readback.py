@@ -1,0 +1,119 @@
+"""What the compiler made of a kernel, read back from the artefact and its log.
+
+Resources by kind: `cpu` and `sim` bytes; `hip` registers (vgpr, agpr, sgpr), lds_bytes,
+scratch_bytes, spills; `cuda` registers, lds_bytes, scratch_bytes, spills. Compared with what the
+plan allows: a spill is an error unless the operator says `let: {allow_spill: ...}`, and shared
+memory must be what `let: {lds_bytes: ...}` predicts, where it does.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kgen.build import elf
+from kgen.build.job import Job
+from kgen.diagnostics import Diagnostic
+from kgen.manifest import Scalar
+
+_HOSTS = {"x86_64": "x86-64", "aarch64": "AArch64", "riscv64": "RISC-V"}
+_MACHINES = {"hip": "AMDGPU", "cuda": "CUDA"}
+_FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+class Unfit(Exception):
+    """A compiled artefact that must not be used, with the diagnostic that says why."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic)
+        self.diagnostic = diagnostic
+
+
+def read_back(job: Job, artefact: Path, log: str) -> Mapping[str, Scalar]:
+    """The resources of a fresh artefact. Raises Unfit (K404 unusable, K405 over its limits)."""
+    name = job.entry.name
+    try:
+        data = artefact.read_bytes()
+        file = elf.read(data)
+    except (OSError, elf.Malformed) as error:
+        raise Unfit(Diagnostic("K404", f"{name}: the compiler left no usable artefact: {error}")) from None
+    wanted = _MACHINES.get(job.entry.kind) or _HOSTS.get(platform.machine(), file.machine)
+    if file.machine != wanted:
+        message = f"{name}: the compiler made code for {file.machine}, expected {wanted}"
+        raise Unfit(Diagnostic("K404", message))
+    if job.entry.symbol not in file.symbols:
+        visible = ", ".join(sorted(file.symbols)) or "none"
+        hint = 'the source must define it as extern "C" and visible; it has: ' + visible
+        raise Unfit(Diagnostic("K404", f"{name}: no symbol {job.entry.symbol} in the artefact", hint=hint))
+    resources = _resources(job, file, log, len(data))
+    _check(job, resources)
+    return resources
+
+
+def _resources(job: Job, file: elf.Elf, log: str, size: int) -> dict[str, Scalar]:
+    found: dict[str, Scalar] = {"bytes": size}
+    if job.entry.kind == "hip":
+        return found | _amd(file.metadata, job.entry.symbol)
+    if job.entry.kind == "cuda":
+        return found | _nvidia(log, job.entry.symbol)
+    return found
+
+
+def _amd(metadata: Mapping[str, Any], symbol: str) -> dict[str, Scalar]:
+    kernels = [k for k in metadata.get("amdhsa.kernels", []) if k.get(".name") == symbol]
+    if not kernels:
+        return {}
+    kernel = kernels[0]
+    return {
+        "vgpr": kernel.get(".vgpr_count", 0),
+        "agpr": kernel.get(".agpr_count", 0),
+        "sgpr": kernel.get(".sgpr_count", 0),
+        "lds_bytes": kernel.get(".group_segment_fixed_size", 0),
+        "scratch_bytes": kernel.get(".private_segment_fixed_size", 0),
+        "spills": kernel.get(".vgpr_spill_count", 0) + kernel.get(".sgpr_spill_count", 0),
+        "wave": kernel.get(".wavefront_size", 0),
+    }
+
+
+def _nvidia(log: str, symbol: str) -> dict[str, Scalar]:
+    """From the assembler's report: the part between this entry function and the next."""
+    parts = _FUNCTION.split(log)
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        if name == symbol:
+            return _figures(text)
+    return {}
+
+
+def _figures(text: str) -> dict[str, Scalar]:
+    found: dict[str, Scalar] = {}
+    if registers := _REGISTERS.search(text):
+        found["registers"] = int(registers[1])
+        shared = _SHARED.search(text)
+        found["lds_bytes"] = int(shared[1]) if shared else 0
+    if frame := _FRAME.search(text):
+        found["scratch_bytes"] = int(frame[1])
+        found["spills"] = (int(frame[2]) + int(frame[3])) // 4
+    return found
+
+
+def _check(job: Job, resources: Mapping[str, Scalar]) -> None:
+    name, limits = job.entry.name, job.limits
+    spills = resources.get("spills", 0)
+    if spills and not limits.allow_spill:
+        hint = "make the tile smaller, or allow it in the operator: let: {allow_spill: true}"
+        scratch = resources.get("scratch_bytes", 0)
+        message = f"{name}: the compiler spilled {spills} registers ({scratch} bytes of scratch)"
+        raise Unfit(Diagnostic("K405", message, hint=hint))
+    if limits.lds_bytes is None or "lds_bytes" not in resources:
+        return
+    dynamic = job.entry.launch.dynamic_lds if job.entry.launch else 0
+    compiled = int(resources["lds_bytes"]) + dynamic
+    if compiled != limits.lds_bytes:
+        message = f"{name}: {compiled} bytes of shared memory compiled, {limits.lds_bytes} predicted"
+        raise Unfit(Diagnostic("K405", message, hint="correct lds_bytes of the operator or the template"))

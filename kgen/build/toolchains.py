@@ -1,0 +1,158 @@
+"""Which compiler makes a variant, and with what words.
+
+A `Toolchain` is a frozen description: how to run the compiler, what it is (without paths, so
+that one compiler reached by two paths is one), its flags, and what it leaves behind. Four exist:
+`cxx` for CPU targets, `sim` for GPU sources run on the host, `hip` for AMD and DCU code objects,
+`nvcc` for NVIDIA cubins. Finding one raises KgenError K402 where no compiler is installed and K403
+where those installed cannot compile for the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgen import env
+from kgen.build import probe
+from kgen.diagnostics import Diagnostic, KgenError
+from kgen.spec.model import TargetSpec
+
+_WARNINGS = ("-Wall", "-Wextra", "-Werror")
+_HOST_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fno-math-errno",
+    "-ffp-contract=fast",
+    "-fvisibility=hidden",
+    *_WARNINGS,
+    "-Wno-psabi",
+    "-Wl,-z,defs",
+    "-Wl,--as-needed",
+)
+_HIP_FLAGS = (
+    "--offload-device-only",
+    "--no-gpu-bundle-output",
+    "-nogpulib",
+    "-nogpuinc",
+    "-fuse-cuid=none",
+    "-std=c++17",
+    "-O3",
+    "-ffp-contract=fast",
+    *_WARNINGS,
+)
+_NVCC_FLAGS = ("-cubin", "-std=c++17", "-O3", "-Xptxas", "-v", "-Werror", "all-warnings")
+_HIP_PROBE = 'extern "C" __attribute__((global)) void probe() {}\n'
+_CLANGS = ("clang++", *(f"clang++-{version}" for version in range(22, 16, -1)))
+
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler ready to run. `compiler` may hold paths and stays out of every key; `identity`
+    and `flags` never hold one. `memory`: bytes one run of it may need."""
+
+    name: str
+    kind: str  # Entry.kind of what it makes
+    compiler: tuple[str, ...]
+    identity: str
+    flags: tuple[str, ...]
+    language: str  # the word after -x
+    artefact: str
+    memory: int
+
+    def command(self, source: str, output: str, include: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """The words that compile `source` to `output`; `include` holds the headers it names."""
+        words = (*self.compiler, *self.words(include), *more)
+        return (*words, "-x", self.language, source, "-o", output)
+
+    def words(self, include: str) -> tuple[str, ...]:
+        """Flags, include path, and the map that keeps that path out of what is built."""
+        mapping = () if self.name == "nvcc" else (f"-ffile-prefix-map={include}=include",)
+        return (*self.flags, *mapping, "-I", include)
+
+
+def for_target(target: TargetSpec, simulated: bool) -> Toolchain:
+    """The toolchain of a variant. Raises KgenError (K402, K403)."""
+    if simulated:
+        return host("sim", ("-DKGEN_SIM=1",))
+    if target.compiler == "hip":
+        return _hip(target)
+    if target.compiler == "nvcc":
+        return _nvcc(target)
+    return host("cpu", target.flags)
+
+
+def host(kind: str, flags: tuple[str, ...] = ()) -> Toolchain:
+    """The host C++ compiler: CXX, or the first of g++, clang++ and c++ on PATH."""
+    words = env.cxx()
+    if words and probe.find(words[0]) is None:
+        raise _missing("C++ compiler", f"CXX names {words[0]}, which is not there", "correct CXX or unset it")
+    if not words:
+        found = next((name for name in ("g++", "clang++", "c++") if probe.find(name)), None)
+        if found is None:
+            tried = "looked for g++, clang++ and c++ on PATH"
+            hint = "install g++ (`apt install g++`, `dnf install gcc-c++`) or set CXX"
+            raise _missing("C++ compiler", tried, hint)
+        words = (found,)
+    name = "sim" if kind == "sim" else "cxx"
+    memory = 600 * MEGABYTE
+    return Toolchain(
+        name, kind, words, probe.identity(words), (*_HOST_FLAGS, *flags), "c++", "kernel.so", memory
+    )
+
+
+def _hip(target: TargetSpec) -> Toolchain:
+    flags = (*_HIP_FLAGS, *target.flags)
+    refusals: list[str] = []
+    for words in _hip_candidates():
+        refusal = probe.refusal((*words, *flags), "hip", _HIP_PROBE)
+        if refusal is None:
+            identity = probe.identity(words)
+            return Toolchain("hip", "hip", words, identity, flags, "hip", "kernel.co", 800 * MEGABYTE)
+        refusals.append(f"{' '.join(words)}: {refusal}")
+    what = f"compiler for {target.name}"
+    if refusals:
+        hint = "set KGEN_CLANG to a clang++ that knows the target, or ROCM_PATH to a ROCm or DTK"
+        message = f"no {what}: each one found refuses it"
+        raise KgenError(Diagnostic("K403", message, hint=hint, notes=tuple(refusals)))
+    hint = "install clang-19 and lld-19, or set KGEN_CLANG to a clang++ or ROCM_PATH to a ROCm or DTK"
+    raise _missing(what, "looked for clang++ and hipcc", hint)
+
+
+def _hip_candidates() -> Iterator[tuple[str, ...]]:
+    """Compilers to try, the user's word first; only those that exist."""
+    chosen = env.clang()
+    if chosen:
+        if probe.find(chosen[0]) is None:
+            hint = "correct KGEN_CLANG or unset it"
+            raise _missing("clang++", f"KGEN_CLANG names {chosen[0]}, which is not there", hint)
+        yield chosen
+        return
+    roots = [root for root in (env.rocm_path(), Path("/opt/rocm"), Path("/opt/dtk")) if root]
+    inside = [str(root / tail) for root in roots for tail in ("llvm/bin/clang++", "bin/hipcc")]
+    for name in (*inside, *_CLANGS, "hipcc"):
+        if probe.find(name):
+            yield (name,)
+
+
+def _nvcc(target: TargetSpec) -> Toolchain:
+    home = env.cuda_home()
+    if home is not None and probe.find(str(home / "bin/nvcc")) is None:
+        hint = "correct CUDA_HOME or unset it"
+        raise _missing("nvcc", f"CUDA_HOME is {home}, which has no bin/nvcc", hint)
+    names = [str(home / "bin/nvcc")] if home else ["nvcc", "/usr/local/cuda/bin/nvcc"]
+    found = next((name for name in names if probe.find(name)), None)
+    if found is None:
+        hint = "install the CUDA toolkit and set CUDA_HOME to it"
+        raise _missing(f"nvcc for {target.name}", "looked on PATH and in /usr/local/cuda", hint)
+    flags = (*_NVCC_FLAGS, *target.flags)
+    identity = probe.identity((found,))
+    return Toolchain("nvcc", "cuda", (found,), identity, flags, "cu", "kernel.cubin", 1200 * MEGABYTE)
+
+
+def _missing(what: str, tried: str, hint: str) -> KgenError:
+    return KgenError(Diagnostic("K402", f"no {what} found: {tried}", hint=hint))
