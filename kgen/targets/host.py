@@ -16,11 +16,14 @@ from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kgen.spec.load import Catalog
+    from kgen.spec.catalog import Catalog
     from kgen.spec.model import TargetSpec
 
 CPUINFO = Path("/proc/cpuinfo")
+NATIVE = "native"
+"""The word a build uses for the target of the machine it is built on."""
 SIMULATED = "sim:"
+"""Before the name of a GPU target: its kernels run on the host, in the simulator."""
 
 
 def host_features() -> frozenset[str]:

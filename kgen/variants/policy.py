@@ -1,0 +1,127 @@
+"""What dispatch must know of an operator, compiled from its spec into plain JSON-able data.
+
+Derived values (`let`) do not cross to dispatch: expressions are inlined, so that they speak only of
+parameters, facts and scalars.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kgen.layout import AXES
+from kgen.manifest import (
+    HEADER,
+    ArgumentRule,
+    AxisRule,
+    Code,
+    Guard,
+    ParamRule,
+    Policy,
+    SelectRule,
+    Word,
+)
+from kgen.spec.evaluate import inline
+from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec
+from kgen.syntax.ast import Expr, Name, to_code
+
+CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
+"""What the size of each axis of a KV cache is called."""
+
+
+def compile_policy(op: OpSpec) -> Policy:
+    """The policy of an operator."""
+    return Policy(
+        op=op.name,
+        spec_hash=op.spec_hash,
+        params=tuple(
+            ParamRule(
+                name=p.name,
+                type=p.type,
+                tag=p.tag,
+                values=tuple(op.variants) if p.type == "variant" else p.values,
+                default=code_of(op, p.default) if p.default is not None else None,
+                where=str(p.span),
+            )
+            for p in op.params
+        ),
+        arguments=tuple(_argument(op, a) for a in op.arguments),
+        words=argument_words(op),
+        facts=tuple((fact.name, code_of(op, fact.expr)) for fact in op.facts),
+        guards=tuple(Guard(code_of(op, g.check), g.because, str(g.span)) for g in op.guards),
+        select=tuple(_select(op, rule) for rule in op.select),
+        layouts={name: dataclasses.asdict(layout) for name, layout in op.layouts.items()},
+    )
+
+
+def argument_words(op: OpSpec) -> tuple[Word, ...]:
+    """The argument block, word by word: header, arguments in spec order, facts that axis sizes
+    define in order of appearance, derived facts."""
+    words = [Word(name, "int") for name in HEADER]
+    for argument in op.arguments:
+        words += _argument_words(argument)
+    facts = (*axis_facts(op), *(fact.name for fact in op.facts))
+    return (*words, *(Word(name, "fact") for name in facts))
+
+
+def axis_facts(op: OpSpec) -> tuple[str, ...]:
+    """The run-time sizes that axes define: bare names that nothing else gives a value."""
+    known = {p.name for p in op.params} | {let.name for let in op.lets} | {f.name for f in op.facts}
+    known |= {a.name for a in op.arguments if a.kind in ("int", "float")}
+    sizes = (axis.size for argument in op.arguments for axis in _axes(argument))
+    return tuple(dict.fromkeys(s.name for s in sizes if isinstance(s, Name) and s.name not in known))
+
+
+def code_of(op: OpSpec, expr: Expr) -> Code:
+    """An expression as it crosses to dispatch."""
+    return to_code(inline(expr, op.lets))
+
+
+def _argument_words(argument: ArgumentSpec) -> list[Word]:
+    name = argument.name
+    if argument.kind in ("int", "float"):
+        return [Word(name, argument.kind, name)]
+    axes = AXES if argument.kind == "cache" else [axis.name for axis in argument.axes[:-1]]
+    strides = [Word(f"{name}_stride_{axis}", "stride", name, axis) for axis in axes]
+    return [Word(name, "pointer", name), *strides]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Axis:
+    name: str
+    size: Expr
+    unit: bool
+
+
+def _axes(argument: ArgumentSpec) -> tuple[_Axis, ...]:
+    """The axes of a tensor; of a cache, all four, in the order of the words."""
+    if argument.kind == "cache":
+        return tuple(_Axis(axis, Name(CACHE_SIZES[axis]), False) for axis in AXES)
+    last = len(argument.axes) - 1
+    return tuple(_Axis(axis.name, axis.size, i == last) for i, axis in enumerate(argument.axes))
+
+
+def _argument(op: OpSpec, argument: ArgumentSpec) -> ArgumentRule:
+    return ArgumentRule(
+        name=argument.name,
+        kind=argument.kind,
+        dtype=argument.dtype,
+        axes=tuple(AxisRule(axis.name, code_of(op, axis.size), axis.unit) for axis in _axes(argument)),
+        cache=argument.cache,
+        access=argument.access,
+        optional=argument.optional,
+        workspace=argument.workspace is not None,
+        when=code_of(op, argument.workspace) if argument.workspace is not None else None,
+    )
+
+
+def _select(op: OpSpec, rule: SelectSpec) -> SelectRule:
+    policies = rule.policies or {}
+    return SelectRule(
+        param=rule.param,
+        want=code_of(op, rule.want),
+        pick=rule.pick,
+        where=str(rule.span),
+        default=rule.default,
+        policies={name: code_of(op, expr) for name, expr in policies.items()},
+        env=rule.env,
+    )
