@@ -97,8 +97,8 @@ def gather(
     k_cache: Tensor, v_cache: Tensor, layout: Layout, table: Tensor, length: int
 ) -> tuple[Tensor, Tensor]:
     """The first `length` keys and values of one sequence, each [length, Hkv, D], in order."""
-    k = gather_cache(k_cache, _known(layout, "k"), table, length)
-    return k, gather_cache(v_cache, _known(layout, "v"), table, length)
+    k = gather_cache(k_cache, known_order(layout, "k"), table, length)
+    return k, gather_cache(v_cache, known_order(layout, "v"), table, length)
 
 
 def gather_cache(cache: Tensor, order: TensorOrder, table: Tensor, length: int) -> Tensor:
@@ -147,7 +147,7 @@ def reshape_and_cache(
     slots = slot_mapping[written].long()
     caches = []
     for new, cache, which in ((key, k_cache, "k"), (value, v_cache, "v")):
-        order = _known(layout, which)
+        order = known_order(layout, which)
         pages = canonical(cache, order).clone(memory_format=torch.contiguous_format)
         rows = pages.view(-1, *pages.shape[2:])
         _check_ids(slots, rows.shape[0], "slot")
@@ -189,7 +189,8 @@ def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     return torch.exp(logits - top), lse
 
 
-def _known(layout: Layout, tensor: str) -> TensorOrder:
+def known_order(layout: Layout, tensor: str) -> TensorOrder:
+    """The order of the k or v cache. Raises KgenError (K590) where the layout does not know it."""
     order = layout.order(tensor)
     if order is None:
         message = f"the order of the {tensor} cache in layout '{layout.name}' is not known"

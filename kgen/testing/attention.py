@@ -1,0 +1,142 @@
+"""Cases of paged_attention: shuffled pages, ragged rows, poison wherever no key lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kgen import ops, reference
+from kgen.layout import Layout
+from kgen.reference import known_order
+from kgen.testing import tolerance
+from kgen.testing.case import Case, Expected, Fault, Inputs
+from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache, place_output
+
+SPARE_PAGES = 3
+"""Pages of the pool that no row uses."""
+
+
+class PagedAttention:
+    """Values of a case: seq_lens, group, num_kv_heads, softmax_scale."""
+
+    outputs = ("out", "lse")
+
+    def shapes(self, name: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for group in dict.fromkeys(values["groups"]):
+            yield f"{name}-g{group}", {**values, "group": group}
+
+    def materialise(self, case: Case, form: Form, garbage: Garbage) -> Inputs:
+        params, values, generator = case.variant.params, case.values, case.generator()
+        seqs, heads = len(values["seq_lens"]), values["group"] * values["num_kv_heads"]
+        q = torch.randn(seqs, heads, params["head_dim"], generator=generator)
+        table, live = draw_table(values["seq_lens"], params["block_size"], generator)
+        caches = [draw_pages(case, live, generator, garbage) for _ in range(2)]
+        layout = layout_of(case)
+        placed = {
+            "q": place(q.to(DTYPES[str(params["dtype"])]), form, garbage),
+            "out": place_output(tuple(q.shape), DTYPES[str(params["dtype"])], form, garbage),
+            "lse": place_output((seqs, heads), torch.float32, form, garbage),
+            "k_cache": place_cache(
+                reference.from_canonical(caches[0], known_order(layout, "k")), form, garbage
+            ),
+            "v_cache": place_cache(
+                reference.from_canonical(caches[1], known_order(layout, "v")), form, garbage
+            ),
+            "block_table": place(pad_table(table, garbage), form, garbage),
+            "seq_lens": place(torch.tensor(values["seq_lens"], dtype=torch.int32), form, garbage),
+        }
+        longest = max(values["seq_lens"], default=0) + form.slack
+        return Inputs(case, placed, {"softmax_scale": float(values["softmax_scale"]), "max_seq_len": longest})
+
+    def run(self, inputs: Inputs) -> None:
+        raise NotImplementedError
+
+    def expect(self, inputs: Inputs) -> Mapping[str, Expected]:
+        exact, lse = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"])
+        magnitude, _ = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"].abs())
+        relative = tolerance.weight_error(
+            int(inputs.case.variant.params["head_dim"]), inputs.scalars["max_seq_len"], _largest(inputs)
+        )
+        bound = tolerance.output_bound(exact, relative.unsqueeze(-1), magnitude, inputs["out"].dtype)
+        return {"out": Expected(exact, bound), "lse": Expected(lse, tolerance.lse_bound(lse, relative))}
+
+    def faults(self, inputs: Inputs) -> tuple[Fault, ...]:
+        lengths = inputs["seq_lens"].tolist()
+        row = max(range(len(lengths)), key=lengths.__getitem__)
+        if lengths[row] == 0:
+            return ()
+        last = (lengths[row] - 1) // int(inputs.case.variant.params["block_size"])
+        blocks = inputs["k_cache"].shape[0]
+        capacity = inputs["block_table"].shape[1] * int(inputs.case.variant.params["block_size"])
+        return (
+            Fault("negative block id", lambda to: to["block_table"][row, last].fill_(-1)),
+            Fault("block id past the pool", lambda to: to["block_table"][row, last].fill_(blocks)),
+            Fault("length past the table", lambda to: to["seq_lens"][row].fill_(capacity + 1)),
+            Fault("negative length", lambda to: to["seq_lens"][row].fill_(-1)),
+        )
+
+
+def draw_table(seq_lens: list[int], block_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Shuffled page ids [rows, pages] (0 past a row's end, never in use) and which slots hold a key
+    [blocks, block_size]."""
+    counts = [-(-length // block_size) for length in seq_lens]
+    ids = torch.randperm(sum(counts) + SPARE_PAGES, generator=generator)
+    table = torch.full((len(seq_lens), max(counts, default=0)), -1, dtype=torch.int64)
+    live = torch.zeros(len(ids), block_size, dtype=torch.bool)
+    start = 0
+    for row, (length, count) in enumerate(zip(seq_lens, counts, strict=True)):
+        own = ids[start : start + count]
+        table[row, :count] = own
+        filled = torch.arange(count * block_size).view(count, block_size) < length
+        live[own] = filled
+        start += count
+    return table, live
+
+
+def pad_table(table: Tensor, garbage: Garbage) -> Tensor:
+    """The table as int32 with garbage wherever no page is, and two columns of it behind."""
+    padded = torch.nn.functional.pad(table, (0, 2), value=-1)
+    return padded.masked_fill(padded < 0, garbage.index).int()
+
+
+def draw_pages(case: Case, live: Tensor, generator: torch.Generator, garbage: Garbage) -> Tensor:
+    """Normal values [block, token, head, dim] in the slots that live, garbage in all others."""
+    params = case.variant.params
+    shape = (*live.shape, int(case.values["num_kv_heads"]), int(params["head_dim"]))
+    pages = torch.randn(shape, generator=generator).to(DTYPES[str(params["kv_dtype"])])
+    pages[~live] = garbage.value
+    return pages
+
+
+def layout_of(case: Case) -> Layout:
+    return case.variant.op.layouts[str(case.variant.params["layout"])]
+
+
+def _oracle(inputs: Inputs, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> tuple[Tensor, Tensor]:
+    return reference.paged_attention(
+        q,
+        k_cache,
+        v_cache,
+        inputs["block_table"],
+        inputs["seq_lens"],
+        float(inputs.scalars["softmax_scale"]),
+        layout_of(inputs.case),
+    )
+
+
+def _largest(inputs: Inputs) -> Tensor:
+    """The greatest sum of |q||k|*scale over the keys of each row and head [rows, heads]; 0 if none."""
+    order = known_order(layout_of(inputs.case), "k")
+    scale = abs(float(inputs.scalars["softmax_scale"]))
+    group = int(inputs.case.values["group"])
+    largest = torch.zeros(inputs["q"].shape[:2], dtype=torch.float64)
+    for row, length in enumerate(inputs["seq_lens"].tolist()):
+        if length:
+            k = reference.gather_cache(inputs["k_cache"], order, inputs["block_table"][row], length)
+            k = k.double().abs().repeat_interleave(group, dim=1)
+            sums = torch.einsum("hd,khd->kh", inputs["q"][row].double().abs(), k)
+            largest[row] = sums.amax(0) * scale
+    return largest

@@ -1,0 +1,133 @@
+"""Tensors that lie in hostile memory: poison before, between and after what belongs to them.
+
+A kernel that reads a gap poisons its result; a kernel that writes one is found by `Placed.spilled`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "u8": torch.uint8,
+}
+MAP_NORESERVE = 0x4000  # Linux; Python names it only from 3.13 on
+GUARD = 24
+"""Elements of poison on either side; not a multiple of a vector, so that alignment is not given."""
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What unused memory holds: a float for values, an index for tables, a byte for raw pages."""
+
+    name: str
+    value: float
+    index: int
+    byte: int
+
+    def fill(self, tensor: Tensor) -> Tensor:
+        """Fill the tensor in place, by its kind of element."""
+        if tensor.dtype.is_floating_point:
+            return tensor.fill_(self.value)
+        return tensor.fill_(self.byte if tensor.dtype == torch.uint8 else self.index)
+
+
+NAN = Garbage("nan", float("nan"), -1, 0xA5)
+HUGE = Garbage("huge", float("-inf"), 2**31 - 1, 0x5A)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How tensors lie: packed, with gaps behind the axes, or with cache pages so far apart that
+    offsets pass 2^31; `slack` is how much a host bound on lengths exceeds the longest."""
+
+    name: str
+    gaps: bool = False
+    far: bool = False
+    slack: int = 0
+
+
+PLAIN = Form("plain")
+STRIDED = Form("strided", gaps=True, slack=3)
+FAR = Form("far", far=True)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor, and the one-dimensional storage around it as it was before any call (None where
+    that is too large to keep)."""
+
+    tensor: Tensor
+    storage: Tensor
+    before: Tensor | None
+
+    def spilled(self) -> bool:
+        """Whether anything outside the tensor has changed since it was placed."""
+        if self.before is None:
+            return False
+        expected = self.before.clone()
+        own = expected.as_strided(self.tensor.shape, self.tensor.stride(), self.tensor.storage_offset())
+        own.copy_(self.tensor)
+        return not same_bits(expected, self.storage)
+
+    def changed(self) -> bool:
+        """Whether anything at all has changed."""
+        return self.before is not None and not same_bits(self.before, self.storage)
+
+
+def place(values: Tensor, form: Form, garbage: Garbage) -> Placed:
+    """A copy of `values`, any shape, in storage filled with garbage. The last axis has stride 1."""
+    outer = list(values.shape)
+    if form.gaps and len(outer) > 1:
+        outer[1:-1] = [extent + 1 for extent in outer[1:-1]]
+        outer[-1] += 8
+    size = 1
+    for extent in outer:
+        size *= extent
+    storage = garbage.fill(torch.empty(size + 2 * GUARD, dtype=values.dtype))
+    tensor = storage[GUARD : GUARD + size].view(outer)
+    for axis, extent in enumerate(values.shape):
+        tensor = tensor.narrow(axis, 0, extent)
+    tensor.copy_(values)
+    return Placed(tensor, storage, storage.clone())
+
+
+def place_cache(values: Tensor, form: Form, garbage: Garbage) -> Placed:
+    """Like `place`; in the far form the offset of the last page, axis 0, is past 2^31 elements.
+
+    Only the pages themselves are touched, so the memory in between is never really taken.
+    """
+    if not form.far:
+        return place(values, form, garbage)
+    step = (2**31 + 2**21) // max(values.shape[0] - 1, 1)
+    room = (step * values.shape[0] + GUARD) * values.element_size()
+    region = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    storage = torch.frombuffer(region, dtype=torch.uint8).view(values.dtype)
+    tensor = storage.as_strided(values.shape, (step, *values.contiguous().stride()[1:]))
+    tensor.copy_(values)
+    return Placed(tensor, storage, None)
+
+
+def place_output(shape: tuple[int, ...], dtype: torch.dtype, form: Form, garbage: Garbage) -> Placed:
+    """A tensor to be written: garbage inside and around."""
+    return place(garbage.fill(torch.empty(shape, dtype=dtype)), form, garbage)
+
+
+def same_bits(one: Tensor, two: Tensor) -> bool:
+    """Equal shapes and equal bytes; NaN equals itself, +0 and -0 differ."""
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return False
+    return torch.equal(_bytes(one), _bytes(two))
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().flatten().view(torch.uint8)

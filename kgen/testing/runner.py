@@ -1,0 +1,152 @@
+"""Runs the spec-driven cases: the same code behind `kgen test` and pytest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kgen.diagnostics import KgenError
+from kgen.spec.evaluate import environment, evaluate_expr
+from kgen.testing.attention import PagedAttention
+from kgen.testing.blocks import CopyBlocks, SwapBlocks
+from kgen.testing.cache import ReshapeAndCache
+from kgen.testing.case import Adapter, Case, Expected, Inputs, Outcome
+from kgen.testing.memory import HUGE, NAN, PLAIN, STRIDED, Form, same_bits
+from kgen.testing.merge import MergeStates
+from kgen.variants.model import Variant
+
+ADAPTERS: Mapping[str, Adapter] = {
+    "paged_attention": PagedAttention(),
+    "merge_states": MergeStates(),
+    "reshape_and_cache": ReshapeAndCache(),
+    "copy_blocks": CopyBlocks(),
+    "swap_blocks": SwapBlocks(),
+}
+
+
+def cases(variant: Variant) -> list[Case]:
+    """The cases the operator's spec asks of this variant."""
+    env = environment(variant.op, variant.params, variant.target)
+    found = []
+    for test in variant.op.tests:
+        if test.when is None or evaluate_expr(test.when, env):
+            values = {name: _value(value, env) for name, value in test.values.items()}
+            for name, concrete in ADAPTERS[variant.op.name].shapes(test.name, values):
+                found.append(Case(name, variant, concrete))
+    return found
+
+
+def materialise(case: Case, form: Form = PLAIN) -> Inputs:
+    """The case in memory, poisoned with NaN."""
+    return ADAPTERS[case.variant.op.name].materialise(case, form, NAN)
+
+
+def run(inputs: Inputs) -> Mapping[str, Tensor]:
+    """Run exactly the case's variant; the outputs by name."""
+    adapter = ADAPTERS[inputs.case.variant.op.name]
+    adapter.run(inputs)
+    return {name: inputs[name] for name in adapter.outputs}
+
+
+def expect(inputs: Inputs) -> Mapping[str, Expected]:
+    """The exact results of a call that has not been made yet."""
+    return ADAPTERS[inputs.case.variant.op.name].expect(inputs)
+
+
+def compare(expected: Mapping[str, Expected], got: Mapping[str, Tensor]) -> list[str]:
+    """One line for each output that is wrong: where it is worst, and what was allowed there."""
+    found = []
+    for name, want in expected.items():
+        if want.bound is None:
+            if not same_bits(want.value, got[name]):
+                found.append(f"{name}: {_first_difference(want.value, got[name])}")
+            continue
+        problem = _worst(want.value, got[name].double(), want.bound)
+        if problem:
+            found.append(f"{name}{problem}")
+    return found
+
+
+def check(case: Case) -> Outcome:
+    """Compare with the oracle; then the same call in other memory must give the same bits; then
+    every faulty call must raise and write nothing."""
+    start = time.perf_counter()
+    inputs = materialise(case)
+    expected = expect(inputs)
+    got = run(inputs)
+    problems = compare(expected, got) + _strays(inputs)
+    problems += _twin(case, got) + _faults(case)
+    return Outcome(case.variant.name, case.name, tuple(problems), seconds=time.perf_counter() - start)
+
+
+def _twin(case: Case, got: Mapping[str, Tensor]) -> list[str]:
+    twin = ADAPTERS[case.variant.op.name].materialise(case, STRIDED, HUGE)
+    again = run(twin)
+    changed = [name for name in got if not same_bits(got[name], again[name])]
+    return [f"{name}: bits change with unused memory or strides" for name in changed] + _strays(twin)
+
+
+def _strays(inputs: Inputs) -> list[str]:
+    """Writes outside the outputs."""
+    outputs = ADAPTERS[inputs.case.variant.op.name].outputs
+    found = []
+    for name, placed in inputs.placed.items():
+        if name in outputs and placed.spilled():
+            found.append(f"{name}: written outside of its own elements")
+        if name not in outputs and placed.changed():
+            found.append(f"{name}: an input was written")
+    return found
+
+
+def _faults(case: Case) -> list[str]:
+    adapter = ADAPTERS[case.variant.op.name]
+    found = []
+    for fault in adapter.faults(materialise(case)):
+        inputs = materialise(case)
+        fault.spoil(inputs)
+        try:
+            adapter.run(inputs)
+        except KgenError:
+            found += [
+                f"{fault.name}: {name} was written before the error"
+                for name in adapter.outputs
+                if inputs.placed[name].changed()
+            ]
+        else:
+            found.append(f"{fault.name}: not refused")
+    return found
+
+
+def _worst(want: Tensor, got: Tensor, bound: Tensor) -> str:
+    excess = (got - want).abs() - bound
+    excess = torch.where(got == want, -1.0, excess.nan_to_num(nan=torch.inf))
+    if excess.numel() == 0 or excess.max() <= 0:
+        return ""
+    flat = int(excess.argmax())
+    place = [int(i) for i in torch.unravel_index(torch.tensor(flat), excess.shape)]
+    exact, value, allowed = (float(t.flatten()[flat]) for t in (want, got, bound.expand_as(want)))
+    wrong = int((excess > 0).sum())
+    return f"{place}: got {value:.9g}, exact {exact:.9g}, allowed {allowed:.3g} ({wrong} elements are off)"
+
+
+def _first_difference(want: Tensor, got: Tensor) -> str:
+    if want.shape != got.shape or want.dtype != got.dtype:
+        return f"got {tuple(got.shape)} {got.dtype}, expected {tuple(want.shape)} {want.dtype}"
+    differs = ~((want == got) | ((want != want) & (got != got)))
+    if not differs.any():
+        return "bits differ where values are equal"
+    place = differs.nonzero()[0].tolist()
+    return f"first difference at {place}, {int(differs.sum())} elements differ"
+
+
+def _value(value: object, env: Mapping[str, Any]) -> Any:
+    """A value of a `tests` row: lists item by item, expressions evaluated, the rest as it is."""
+    if isinstance(value, list | tuple):
+        return [_value(item, env) for item in value]
+    if isinstance(value, int | float | str):
+        return value
+    return evaluate_expr(value, env)  # type: ignore[arg-type]
