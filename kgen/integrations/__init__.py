@@ -1,0 +1,1 @@
+"""kgen inside other engines. Each module imports its engine when it is used, not before."""
