@@ -132,7 +132,8 @@ class _Builder:
     def _compile(self, mine: Sequence[Job], locks: dict[str, FileLock]) -> None:
         if not mine:
             return
-        parallel = job_count(self.limit, max(job.toolchain.memory for job in mine))
+        memory = max(job.toolchain.memory for job in mine)
+        parallel = min(len(mine), job_count(self.limit, memory))
         self.tell.begin(len(mine), parallel)
         with staging(self.cache) as stage:
             try:

@@ -7,7 +7,7 @@
     <cache>/libraries/        what was built together, one document a build
 
 A kernel's folder appears whole by one rename. Its `seal` lists the size and SHA-256 of every
-file in it; a folder that does not match its seal counts as missing. Reading writes nothing.
+file in it, and then its own; a folder that does not match its seal counts as missing. Reading writes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kgen.manifest_read import read_entry
 SEAL = "seal"
 ENTRY = "entry.json"
 LOG = "compile.log"
-_SEAL_HEAD = "kgen seal 1"
+_DIGITS = 64  # of a SHA-256 in hex
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,18 +114,20 @@ def digest(path: Path) -> str:
 
 
 def _write_seal(folder: Path) -> None:
-    files = [f"{digest(path)} {path.stat().st_size} {path.name}" for path in sorted(folder.iterdir())]
-    (folder / SEAL).write_text("\n".join([_SEAL_HEAD, *files, f"{len(files)} files"]) + "\n")
+    lines = [f"{digest(path)} {path.stat().st_size} {path.name}\n" for path in sorted(folder.iterdir())]
+    text = "".join(lines).encode()
+    (folder / SEAL).write_bytes(text + hashlib.sha256(text).hexdigest().encode())
 
 
 def _check_seal(folder: Path) -> dict[str, str] | None:
     """File name -> SHA-256 of a folder that matches its seal; None for any other."""
     try:
-        lines = (folder / SEAL).read_text().splitlines()
-        if len(lines) < 2 or lines[0] != _SEAL_HEAD or lines[-1] != f"{len(lines) - 2} files":
+        seal = (folder / SEAL).read_bytes()
+        text = seal[:-_DIGITS]
+        if hashlib.sha256(text).hexdigest().encode() != seal[-_DIGITS:]:
             return None
         sealed: dict[str, str] = {}
-        for line in lines[1:-1]:
+        for line in text.decode().splitlines():
             sha256, size, name = line.split(" ", 2)
             content = (folder / name).read_bytes()
             if len(content) != int(size) or hashlib.sha256(content).hexdigest() != sha256:

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kgen.build import elf
 from kgen.build.job import Job
 from kgen.diagnostics import Diagnostic
-from kgen.manifest import Scalar
+from kgen.manifest import Entry, Scalar
 
 _HOSTS = {"x86_64": "x86-64", "aarch64": "AArch64", "riscv64": "RISC-V"}
 _MACHINES = {"hip": "AMDGPU", "cuda": "CUDA"}
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
+_SHOWN_SYMBOLS = 10
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
@@ -47,25 +48,38 @@ def read_back(job: Job, artefact: Path, log: str) -> Mapping[str, Scalar]:
     if file.machine != wanted:
         message = f"{name}: the compiler made code for {file.machine}, expected {wanted}"
         raise Unfit(Diagnostic("K404", message))
-    if job.entry.symbol not in file.symbols:
-        visible = ", ".join(sorted(file.symbols)) or "none"
-        hint = 'the source must define it as extern "C" and visible; it has: ' + visible
-        raise Unfit(Diagnostic("K404", f"{name}: no symbol {job.entry.symbol} in the artefact", hint=hint))
-    resources = _resources(job, file, log, len(data))
+    kernels = _kernels(job.entry)
+    for symbol in kernels:
+        if symbol not in file.symbols:
+            visible = ", ".join(sorted(file.symbols)[:_SHOWN_SYMBOLS]) or "none"
+            hint = 'the source must define it as extern "C" and visible; it has: ' + visible
+            raise Unfit(Diagnostic("K404", f"{name}: no symbol {symbol} in the artefact", hint=hint))
+    resources = {"bytes": len(data), **_resources(job.entry.kind, kernels, file, log)}
     _check(job, resources)
     return resources
 
 
-def _resources(job: Job, file: elf.Elf, log: str, size: int) -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {"bytes": size}
-    if job.entry.kind == "hip":
-        return found | _amd(file.metadata, job.entry.symbol)
-    if job.entry.kind == "cuda":
-        return found | _nvidia(log, job.entry.symbol)
+def _kernels(entry: Entry) -> tuple[str, ...]:
+    """The symbols a launch runs, in order."""
+    symbols = []
+    launch = entry.launch
+    while launch is not None:
+        symbols.append(launch.symbol or entry.symbol)
+        launch = launch.then
+    return tuple(dict.fromkeys(symbols)) if symbols and entry.kind in _MACHINES else (entry.symbol,)
+
+
+def _resources(kind: str, kernels: Sequence[str], file: elf.Elf, log: str) -> dict[str, int]:
+    """The largest figure of any of the kernels, by name."""
+    found: dict[str, int] = {}
+    for symbol in kernels:
+        figures = {"hip": _amd(file.metadata, symbol), "cuda": _nvidia(log, symbol)}.get(kind, {})
+        for name, value in figures.items():
+            found[name] = max(value, found.get(name, 0))
     return found
 
 
-def _amd(metadata: Mapping[str, Any], symbol: str) -> dict[str, Scalar]:
+def _amd(metadata: Mapping[str, Any], symbol: str) -> dict[str, int]:
     kernels = [k for k in metadata.get("amdhsa.kernels", []) if k.get(".name") == symbol]
     if not kernels:
         return {}
@@ -81,7 +95,7 @@ def _amd(metadata: Mapping[str, Any], symbol: str) -> dict[str, Scalar]:
     }
 
 
-def _nvidia(log: str, symbol: str) -> dict[str, Scalar]:
+def _nvidia(log: str, symbol: str) -> dict[str, int]:
     """From the assembler's report: the part between this entry function and the next."""
     parts = _FUNCTION.split(log)
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -90,8 +104,8 @@ def _nvidia(log: str, symbol: str) -> dict[str, Scalar]:
     return {}
 
 
-def _figures(text: str) -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {}
+def _figures(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
     if registers := _REGISTERS.search(text):
         found["registers"] = int(registers[1])
         shared = _SHARED.search(text)

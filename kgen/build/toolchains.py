@@ -18,6 +18,7 @@ from kgen.build import probe
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.model import TargetSpec
 
+NO_UNDEFINED = "-Wl,-z,defs"
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 _HOST_FLAGS = (
     "-std=c++17",
@@ -29,7 +30,7 @@ _HOST_FLAGS = (
     "-fvisibility=hidden",
     *_WARNINGS,
     "-Wno-psabi",
-    "-Wl,-z,defs",
+    NO_UNDEFINED,
     "-Wl,--as-needed",
 )
 _HIP_FLAGS = (

@@ -98,6 +98,13 @@ class Sample:
         self.include = folder / "include"
         self.include.mkdir()
         self.counter = folder / "compiles"
+        self.started: list[subprocess.Popen[str]] = []
+
+    def close(self) -> None:
+        """End the processes that are still there."""
+        for process in self.started:
+            process.kill()
+            process.communicate()
 
     def build(self, *items: Rendered, **options) -> tuple[Entry, ...]:
         options = {"progress": "none", "jobs": 2, "include_dir": self.include, **options}
@@ -126,13 +133,15 @@ class Sample:
     def start(self, *pairs: tuple[str, int], **environment: str) -> subprocess.Popen[str]:
         """Another process that builds variants by name and prints their answers."""
         words = [word for name, number in pairs for word in (name, str(number))]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, __file__, str(self.folder), *words],
             env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
 
 
 def main(folder: str, *words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ _CLEARED = ("CXX", "MAX_JOBS", "KGEN_COMPILER_LAUNCHER", "KGEN_CLANG", "CUDA_HOM
 
 
 @pytest.fixture
-def sample(tmp_path, monkeypatch) -> Sample:
+def sample(tmp_path, monkeypatch) -> Iterator[Sample]:
     """Makes and builds variants in a cache of its own, with the environment a build would see."""
     for name in _CLEARED:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KGEN_CACHE_DIR", str(tmp_path / "cache"))
-    return Sample(tmp_path)
+    made = Sample(tmp_path)
+    yield made
+    made.close()
