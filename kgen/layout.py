@@ -76,9 +76,7 @@ def strides(order: TensorOrder, sizes: Sizes) -> Mapping[str, int]:
     return result
 
 
-def offset(
-    order: TensorOrder, sizes: Sizes, *, block: int, head: int, token: int, dim: int
-) -> int:
+def offset(order: TensorOrder, sizes: Sizes, *, block: int, head: int, token: int, dim: int) -> int:
     """The element offset of one scalar in a contiguous cache (reference 1.3)."""
     by_axis = strides(order, sizes)
     width = order.width(sizes.itemsize)
@@ -95,3 +93,14 @@ def _extents(order: TensorOrder, sizes: Sizes) -> Mapping[str, int]:
         "dim": sizes.head_dim // width,
         "inner": width,
     }
+
+
+def attributes(layout: Layout) -> Mapping[str, str | bool]:
+    """What expressions may ask of a layout: `k_known`, `k_inner` (`unknown` where the order is
+    not known) and the same for v."""
+    result: dict[str, str | bool] = {}
+    for tensor in ("k", "v"):
+        order = layout.order(tensor)
+        result[f"{tensor}_known"] = order is not None
+        result[f"{tensor}_inner"] = order.innermost if order is not None else "unknown"
+    return result

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from kgen.diagnostics import Span
 from kgen.layout import Layout
 from kgen.manifest import Scalar
+from kgen.semantics import DTYPES as DTYPES
 from kgen.syntax.ast import Expr
-
-DTYPES: Mapping[str, int] = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "u8": 1}
-"""Element size in bytes."""
 
 
 @dataclass(frozen=True)

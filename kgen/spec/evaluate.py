@@ -1,0 +1,78 @@
+"""Values of typed expressions: names of an operator, derived values, and faults with their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kgen.diagnostics import KgenError, Span
+from kgen.layout import attributes
+from kgen.manifest import Scalar
+from kgen.semantics import EvaluationError, evaluate
+from kgen.spec.model import Let, OpSpec, TargetSpec
+from kgen.syntax.ast import Expr, Name, rebuild, to_code
+
+
+def evaluate_expr(expr: Expr, env: Mapping[str, Any]) -> Scalar:
+    """The value of `expr`. `env` gives every name, fields as dotted names (`target.wave`).
+
+    Raises `KgenError` at the part of the expression that has no value.
+    """
+    spans: dict[int, Span] = {}
+    code = to_code(expr, spans)
+    try:
+        return evaluate(code, env)
+    except EvaluationError as error:
+        span = spans.get(id(error.code), expr.span)
+        raise KgenError(replace(d, span=span) for d in error.diagnostics) from None
+
+
+def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
+    """What expressions may ask of a target, by field."""
+    return {
+        "name": target.name,
+        "family": target.family,
+        "compiler": target.compiler,
+        "wave": target.wave,
+        "vector_bits": target.vector_bits,
+        "lds_bytes": target.lds_bytes,
+    }
+
+
+def environment(op: OpSpec, params: Mapping[str, Scalar], target: TargetSpec | None) -> dict[str, Scalar]:
+    """Every name a rule, derived value or tag of `op` may use: parameters, fields, lets.
+
+    `params` holds a value for each parameter. Raises `KgenError` where a let has no value.
+    """
+    names: dict[str, Scalar] = dict(params)
+    records: dict[str, Mapping[str, Scalar]] = {}
+    if target is not None:
+        names["target"] = target.name
+        records["target"] = target_fields(target)
+    for param in op.params:
+        value = str(params.get(param.name))
+        if param.type == "target" and target is not None:
+            records[param.name] = target_fields(target)
+        elif param.type == "layout" and value in op.layouts:
+            records[param.name] = attributes(op.layouts[value])
+    for record, fields in records.items():
+        names.update({f"{record}.{field}": value for field, value in fields.items()})
+    for let in op.lets:
+        names[let.name] = evaluate_expr(let.expr, names)
+    return names
+
+
+def inline(expr: Expr, lets: tuple[Let, ...]) -> Expr:
+    """`expr` with every derived value replaced by its definition: what crosses to dispatch,
+    which knows parameters but not lets. The checker has bounded how large this can become."""
+    known: dict[str, Expr] = {}
+
+    def change(part: Expr) -> Expr:
+        if isinstance(part, Name):
+            return known.get(part.name, part)
+        return rebuild(part, change)
+
+    for let in lets:
+        known[let.name] = change(let.expr)
+    return change(expr)

@@ -1,0 +1,66 @@
+// Integer arithmetic that rounds down, and the functions of kgen's expressions. Rendered
+// sources include it on every target; nothing here needs a standard library.
+#pragma once
+
+#if defined(__CUDACC__)
+#define KGEN_ARITH __host__ __device__ inline constexpr
+#elif defined(__HIP__)
+#define KGEN_ARITH __attribute__((host, device)) inline constexpr
+#else
+#define KGEN_ARITH inline constexpr
+#endif
+
+#if defined(__CUDACC_RTC__) || defined(__HIP__)
+using int64_t = long;
+#else
+#include <stdint.h>
+#endif
+
+namespace kgen {
+
+// a / b rounded toward minus infinity; b must not be 0.
+KGEN_ARITH int64_t floor_div(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+// What floor_div leaves: has the sign of b.
+KGEN_ARITH int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// a / b rounded toward plus infinity; b must not be 0.
+KGEN_ARITH int64_t ceil_div(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q + (a % b != 0 && (a < 0) == (b < 0));
+}
+
+// The smallest multiple of unit that is not below a.
+KGEN_ARITH int64_t align_up(int64_t a, int64_t unit) { return ceil_div(a, unit) * unit; }
+
+template <class A, class B>
+KGEN_ARITH auto min(A a, B b) -> decltype(a + b) {
+  return b < a ? b : a;
+}
+
+template <class A, class B>
+KGEN_ARITH auto max(A a, B b) -> decltype(a + b) {
+  return b > a ? b : a;
+}
+
+template <class A>
+KGEN_ARITH A abs(A a) {
+  return a < 0 ? -a : a;
+}
+
+KGEN_ARITH int64_t floor_int(double a) { return static_cast<int64_t>(__builtin_floor(a)); }
+KGEN_ARITH int64_t ceil_int(double a) { return static_cast<int64_t>(__builtin_ceil(a)); }
+KGEN_ARITH double sqrt(double a) { return __builtin_sqrt(a); }
+KGEN_ARITH double exp(double a) { return __builtin_exp(a); }
+KGEN_ARITH double exp2(double a) { return __builtin_exp2(a); }
+KGEN_ARITH double log(double a) { return __builtin_log(a); }
+KGEN_ARITH double log2(double a) { return __builtin_log2(a); }
+KGEN_ARITH double tanh(double a) { return __builtin_tanh(a); }
+
+} // namespace kgen
