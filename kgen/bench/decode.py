@@ -25,6 +25,7 @@ from kgen.bench.pool import Pool, Shape, draw_pool
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.load import load_catalog
 from kgen.testing import tolerance
+from kgen.testing.attention import logit_size
 
 DEFAULTS: Mapping[str, Any] = {
     "batch": 8,
@@ -174,10 +175,8 @@ class Decode:
         row = q.unsqueeze(0)
         exact, _ = reference.attention(row, k, v, self.scale, mask=None)
         magnitude, _ = reference.attention(row, k, v.abs(), self.scale, mask=None)
-        group = q.shape[0] // k.shape[1]
-        sums = torch.einsum("kgd,lkd->kgl", q.double().abs().unflatten(0, (-1, group)), k.double().abs())
-        largest = sums.amax(-1).flatten() * self.scale
-        relative = tolerance.weight_error(q.shape[-1], k.shape[0], largest).unsqueeze(-1)
+        size = logit_size(q, k, self.scale)
+        relative = tolerance.weight_error(q.shape[-1], k.shape[0], size).unsqueeze(-1)
         return exact[0], tolerance.output_bound(exact[0], relative, magnitude[0], self.out.dtype)
 
 

@@ -58,7 +58,7 @@ class PagedAttention:
         exact, lse = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"])
         magnitude, _ = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"].abs())
         relative = tolerance.weight_error(
-            int(inputs.case.variant.params["head_dim"]), inputs.scalars["max_seq_len"], _largest(inputs)
+            int(inputs.case.variant.params["head_dim"]), inputs.scalars["max_seq_len"], _logit_size(inputs)
         )
         bound = tolerance.output_bound(exact, relative.unsqueeze(-1), magnitude, inputs["out"].dtype)
         return {"out": Expected(exact, bound), "lse": Expected(lse, tolerance.lse_bound(lse, relative))}
@@ -127,16 +127,20 @@ def _oracle(inputs: Inputs, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> tupl
     )
 
 
-def _largest(inputs: Inputs) -> Tensor:
-    """The greatest sum of |q||k|*scale over the keys of each row and head [rows, heads]; 0 if none."""
+def _logit_size(inputs: Inputs) -> Tensor:
+    """The largest `logit_size` over the keys of each row and head [rows, heads]; 0 without keys."""
     order = known_order(layout_of(inputs.case), "k")
     scale = abs(float(inputs.scalars["softmax_scale"]))
-    group = int(inputs.case.values["group"])
-    largest = torch.zeros(inputs["q"].shape[:2], dtype=torch.float64)
+    sizes = torch.zeros(inputs["q"].shape[:2], dtype=torch.float64)
     for row, length in enumerate(inputs["seq_lens"].tolist()):
         if length:
             k = reference.gather_cache(inputs["k_cache"], order, inputs["block_table"][row], length)
-            k = k.double().abs().repeat_interleave(group, dim=1)
-            sums = torch.einsum("hd,khd->kh", inputs["q"][row].double().abs(), k)
-            largest[row] = sums.amax(0) * scale
-    return largest
+            sizes[row] = logit_size(inputs["q"][row], k, scale)
+    return sizes
+
+
+def logit_size(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """The norm of the terms q_i*k_i*scale, the largest over the keys: q [Hq, D], k [L, Hkv, D] -> [Hq]."""
+    group = q.shape[0] // k.shape[1]
+    squares = k.double().square().repeat_interleave(group, dim=1)
+    return torch.einsum("hd,khd->kh", q.double().square(), squares).amax(0).sqrt() * scale

@@ -45,8 +45,8 @@ class MergeStates:
         exact, lse = reference.merge_states(inputs["states"], inputs["states_lse"])
         magnitude, _ = reference.merge_states(inputs["states"].abs(), inputs["states_lse"])
         sizes = inputs["states_lse"].double().abs()
-        largest = sizes.masked_fill(sizes.isinf(), 0.0).amax(dim=1)
-        relative = tolerance.weight_error(1, inputs["states"].shape[1], largest)
+        size = sizes.masked_fill(sizes.isinf(), 0.0).amax(dim=1)
+        relative = tolerance.weight_error(1, inputs["states"].shape[1], size)
         bound = tolerance.output_bound(exact, relative.unsqueeze(-1), magnitude, inputs["out"].dtype)
         return {"out": Expected(exact, bound), "lse": Expected(lse, tolerance.lse_bound(lse, relative))}
 

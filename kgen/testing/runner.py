@@ -75,12 +75,18 @@ def check(case: Case) -> Outcome:
     """Compare with the oracle; then the same call in other memory must give the same bits; then
     every faulty call must raise and write nothing."""
     start = time.perf_counter()
+    try:
+        problems = _problems(case)
+    except KgenError as error:
+        problems = [f"raised {error}"]
+    return Outcome(case.variant.name, case.name, tuple(problems), seconds=time.perf_counter() - start)
+
+
+def _problems(case: Case) -> list[str]:
     inputs = materialise(case)
     expected = expect(inputs)
     got = run(inputs)
-    problems = compare(expected, got) + _strays(inputs)
-    problems += _twin(case, got) + _faults(case)
-    return Outcome(case.variant.name, case.name, tuple(problems), seconds=time.perf_counter() - start)
+    return compare(expected, got) + _strays(inputs) + _twin(case, got) + _faults(case)
 
 
 def _twin(case: Case, got: Mapping[str, Tensor]) -> list[str]:

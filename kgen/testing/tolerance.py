@@ -29,17 +29,20 @@ def walk(steps: float) -> float:
     return 4.0 * math.sqrt(max(steps, 1.0))
 
 
-def logit_error(head_dim: int, largest: Tensor) -> Tensor:
-    """Error of s = q.k*scale in natural units: `head_dim` f32 additions and a few roundings (scale,
-    log2(e), the difference to the running maximum); `largest` is the sum of |q||k|*scale of its row."""
-    return (walk(head_dim) + 4.0) * F32 * largest
+def logit_error(head_dim: int, size: Tensor) -> Tensor:
+    """Error of s = q.k*scale in natural units; `size` is the Euclidean norm of the terms q_i*k_i*scale.
+
+    The terms are drawn around zero, so a partial sum, which each of the `head_dim` additions rounds,
+    is about `size` at most, and s is under 4 times that (then scale, log2(e), and the difference to the
+    running maximum)."""
+    return (walk(head_dim) + 16.0) * F32 * size
 
 
-def weight_error(head_dim: int, keys: int, largest: Tensor) -> Tensor:
+def weight_error(head_dim: int, keys: int, size: Tensor) -> Tensor:
     """Relative error of a softmax sum over `keys` keys: exp turns an error of s into a relative one;
     then an exp2, a rescaling at each new maximum (about log2 of the keys), and `keys` additions."""
     rescales = math.log2(keys + 2.0)
-    return logit_error(head_dim, largest) + (EXP2 * (1.0 + rescales) + walk(keys)) * F32
+    return logit_error(head_dim, size) + (EXP2 * (1.0 + rescales) + walk(keys)) * F32
 
 
 def output_bound(exact: Tensor, relative: Tensor, magnitude: Tensor, dtype: torch.dtype) -> Tensor:
