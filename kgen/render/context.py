@@ -1,0 +1,80 @@
+"""What a template sees: the variant's values by name, and a few functions over them.
+
+p let op target symbol simulated     values; `p.head_dim`, `let.split`, `target.wave`
+args_struct                          the text of `struct Args`
+errors                               error codes by name, `errors.block_id`
+ctype(dtype)                         the C++ type, `kgen::bf16`
+k_order v_order                      axis orders of the caches (only with a known layout)
+index(tensor, axis=place, ...)       an element offset, simplified
+extent(tensor)                       one more than the largest element offset
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kgen.diagnostics import Diagnostic, KgenError, choice_hint
+from kgen.manifest import ERRORS, Scalar
+from kgen.render.abi import args_struct
+from kgen.render.index import Indexer
+from kgen.variants.model import Variant
+
+CTYPES: Mapping[str, str] = {
+    "f32": "float",
+    "f16": "kgen::f16",
+    "bf16": "kgen::bf16",
+    "i32": "int32_t",
+    "i64": "int64_t",
+    "u8": "uint8_t",
+}
+
+
+class Names:
+    """Values read as attributes; a name that is not there is an error that knows the nearest."""
+
+    def __init__(self, what: str, values: Mapping[str, Any]) -> None:
+        self._what = what
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._values:
+            hint = choice_hint(name, list(self._values))
+            raise KgenError(Diagnostic("K335", f"there is no {self._what} '{name}'", hint=hint))
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+
+def context(variant: Variant) -> dict[str, Any]:
+    """The names of a template for one variant."""
+    indexer = Indexer(variant)
+    names: dict[str, Any] = {
+        "p": Names(f"parameter of {variant.op.name} named", variant.params),
+        "let": Names(f"derived value of {variant.op.name} named", variant.lets),
+        "op": variant.op,
+        "target": variant.target,
+        "simulated": variant.simulated,
+        "symbol": variant.name,
+        "args_struct": args_struct(variant.op),
+        "errors": Names("error code named", ERRORS),
+        "ctype": ctype,
+        "index": indexer.index,
+        "extent": indexer.extent,
+    }
+    for cache in ("k", "v"):
+        order = indexer.order(cache)
+        if order is not None:
+            names[f"{cache}_order"] = order
+    return names
+
+
+def ctype(dtype: Scalar) -> str:
+    """The C++ type of an element."""
+    if dtype in CTYPES:
+        return CTYPES[str(dtype)]
+    hint = choice_hint(str(dtype), list(CTYPES))
+    raise KgenError(Diagnostic("K335", f"'{dtype}' is no dtype", hint=hint))
