@@ -1,0 +1,173 @@
+"""`kgen explain`: which kernel runs for a call, and why; why a combination is rejected."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kgen.commands.common import add_arch, add_build, add_json, open_build, print_json
+from kgen.diagnostics import Collector, Diagnostic, KgenError, choice_hint
+
+if TYPE_CHECKING:
+    from kgen.dispatch.model import Bound, Choice, Selection
+    from kgen.manifest import Policy, Scalar
+
+SUMMARY = "say which kernel serves a call, or why a combination is rejected"
+
+DETAILS = """\
+  call      Which variant of OP serves a call of the given sizes, and how each free parameter got its
+            value: by argument, environment variable, tuning table or the policy of the spec. Nothing
+            is built or run. Sizes are the facts and parameters of the operator, as --name value or
+            name=value; a free parameter given here counts as one the caller insists on.
+  rejected  Every rule that a combination of BUILD's parameters breaks, with its reason, its place in
+            the spec, the figures it was judged by, and the nearest combinations that pass.
+
+examples:
+  kgen explain call paged_attention --num-seqs 8 --num-heads 32 --num-kv-heads 8 --head-dim 128 \\
+      --block-size 16 --dtype bf16 --layout bshd --max-seq-len 4096
+  kgen explain rejected host head_dim=100
+  kgen explain rejected host op=paged_attention partition_size=100 block_size=16 --json
+
+exit codes: 0 explained, 1 a fault (an unknown name, a call that nothing can serve), 2 usage
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    call = kinds.add_parser(
+        "call",
+        help="which kernel would run for this call, and why",
+        description=DETAILS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_json(call)
+    call.add_argument("op", metavar="OP")
+    call.add_argument("sizes", nargs=argparse.REMAINDER, metavar="--NAME VALUE")
+    rejected = kinds.add_parser("rejected", help="why a combination is not generated")
+    add_build(rejected)
+    rejected.add_argument("values", nargs="+", metavar="NAME=VALUE")
+    add_arch(rejected)
+    add_json(rejected)
+
+
+def run(args: argparse.Namespace) -> int:
+    return _run_call(args) if args.kind == "call" else _run_rejected(args)
+
+
+def _run_call(args: argparse.Namespace) -> int:
+    words = [word for word in args.sizes if word != "--json"]
+    as_json = args.json or len(words) < len(args.sizes)
+    from kgen.api import dispatcher
+
+    given = pairs(words)
+    policy = dispatcher().policy(args.op)
+    bound = bound_call(policy, given)
+    selection = dispatcher().choose(policy, bound)
+    if as_json:
+        print_json(_selection_json(selection))
+    else:
+        _print_selection(selection)
+    return 0
+
+
+def pairs(words: Sequence[str]) -> dict[str, Scalar]:
+    """`--name value`, `--name=value` and `name=value` words as values by name.
+
+    Raises KgenError for a name without a value or a value without a name.
+    """
+    found: dict[str, Scalar] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not equals:
+            if not word.startswith("--") or not rest:
+                what = "has no name" if not word.startswith("--") else "has no value"
+                raise KgenError(
+                    Diagnostic("K602", f"'{word}' {what}", hint="write --name value or name=value")
+                )
+            value = rest.pop(0)
+        found[name.replace("-", "_")] = _value(value)
+    return found
+
+
+def _value(text: str) -> Scalar:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text, text)
+
+
+def bound_call(policy: Policy, given: Mapping[str, Scalar]) -> Bound:
+    """A call as dispatch sees one after binding its arguments, made from names alone.
+
+    Raises KgenError for names the operator does not have.
+    """
+    from kgen.dispatch.model import Bound
+
+    derived = {name for name, _ in policy.facts}
+    params = [rule.name for rule in policy.params]
+    facts = [w.name for w in policy.words if w.kind in ("fact", "int") and w.name not in derived]
+    known = [*params, *(f for f in facts if f not in params), "policy"]
+    found = Collector()
+    for name in given:
+        if name not in known:
+            found.add("K516", f"{policy.op} has no parameter or size '{name}'", hint=choice_hint(name, known))
+    found.check()
+    free = {rule.param for rule in policy.select}
+    return Bound(
+        names={n: v for n, v in given.items() if n not in free and n != "policy"},
+        requested={n: v for n, v in given.items() if n in free},
+        strides={},
+        scalars={},
+        absent=frozenset(),
+        device="cpu",
+        policy=str(given["policy"]) if "policy" in given else None,
+    )
+
+
+def _selection_json(selection: Selection) -> Mapping[str, Any]:
+    return {
+        "op": selection.op,
+        "variant": selection.kernel.entry.name if selection.kernel else None,
+        "built": selection.kernel is not None,
+        "params": dict(selection.params),
+        "choices": [dataclasses.asdict(choice) for choice in selection.choices],
+        "facts": {n: v for n, v in selection.names.items() if n not in selection.params},
+        "candidates": list(selection.candidates),
+    }
+
+
+def _print_selection(selection: Selection) -> None:
+    if selection.kernel:
+        print(f"{selection.kernel.entry.name}\n  built, of library {selection.kernel.library}")
+    else:
+        print(f"a variant of {selection.op} that is not built; it is built when it is called (KGEN_JIT=1)")
+    free = {choice.param for choice in selection.choices}
+    fixed = ", ".join(f"{n} = {v}" for n, v in selection.params.items() if n not in free)
+    print(f"  fixed by the call: {fixed}")
+    for choice in selection.choices:
+        _print_choice(choice)
+    derived = {n: v for n, v in selection.names.items() if n not in selection.params}
+    print("  sizes: " + ", ".join(f"{n} = {v}" for n, v in derived.items()))
+    if selection.candidates:
+        print(f"  {len(selection.candidates)} built variants have the fixed parameters:")
+        for name in selection.candidates:
+            print(f"    {name}")
+
+
+def _print_choice(choice: Choice) -> None:
+    print(f"  {choice.param} = {choice.value}")
+    print(f"    wanted {choice.want} by {choice.source} ({choice.where}), picked {choice.pick}: {choice.why}")
+    if choice.built:
+        print(f"    built: {', '.join(map(str, choice.built))}")
+
+
+def _run_rejected(args: argparse.Namespace) -> int:
+    given = pairs(args.values)
+    matrix, catalog = open_build(args.build, args.arch)
+    raise NotImplementedError
