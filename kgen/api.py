@@ -1,0 +1,152 @@
+"""Where the halves meet: check, expand and build from Python, and what dispatch asks of the compiler."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kgen import paths
+from kgen.diagnostics import Diagnostic, KgenError
+from kgen.dispatch.model import Built, Compiler
+from kgen.manifest import Entry, Policy, Scalar
+from kgen.spec.catalog import Catalog
+from kgen.variants.model import Matrix, Rejected, Variant
+
+ON_DEMAND = "on-demand"
+
+
+def check(specs_dir: Path | None = None) -> Catalog:
+    """Read and check every spec. Raises KgenError with all faults of all files."""
+    from kgen.spec.load import load_catalog
+
+    return load_catalog(specs_dir)
+
+
+def expand(build_spec: str | Path, arch: str | None = None) -> Matrix:
+    """The variants of a build: a file, or the bare name of a shipped one. `arch` is what `native`
+    stands for, this machine's best target where None."""
+    from kgen.spec.load import load_build
+    from kgen.targets.host import native_target
+    from kgen.variants.matrix import expand as expand_build
+
+    catalog = check()
+    return expand_build(load_build(_build_path(build_spec), catalog), catalog, arch or native_target(catalog))
+
+
+def build(build_spec: str | Path, arch: str | None = None, jobs: int | None = None) -> tuple[Entry, ...]:
+    """Build every variant of a build and register them under its name, for dispatch to find."""
+    from kgen.build.library import register_library
+
+    matrix = expand(build_spec, arch)
+    entries = build_variants(matrix.accepted, jobs)
+    register_library(matrix.build, entries, _policies(matrix.accepted))
+    return entries
+
+
+def build_variants(variants: Sequence[Variant], jobs: int | None = None) -> tuple[Entry, ...]:
+    """Render and build variants; entries in the same order."""
+    from kgen.build.build import build as build_rendered
+    from kgen.render.emit import render
+
+    return build_rendered([render(variant) for variant in variants], jobs=jobs)
+
+
+def jit(op: str, params: Mapping[str, Scalar]) -> Entry:
+    """Build one variant and register it with those built on demand before.
+
+    Raises KgenError: K522 where the combination is never generated, K4xx where it cannot be built.
+    """
+    from kgen.build.library import register_library
+
+    variant = _variant(op, params)
+    if isinstance(variant, Rejected):
+        raise KgenError(_refusal(variant))
+    (entry,) = build_variants([variant])
+    register_library(ON_DEMAND, [entry], _policies([variant]), keep=True)
+    return entry
+
+
+def compiler() -> Compiler:
+    """What dispatch needs of the compile half."""
+    return _Compiler()
+
+
+class _Compiler:
+    """The compile half as dispatch sees it (`kgen.dispatch.model.Compiler`)."""
+
+    def policy(self, op: str) -> Policy:
+        from kgen.variants.policy import compile_policy
+
+        return compile_policy(_catalog().op(op))
+
+    def native(self) -> str:
+        from kgen.targets.host import native_target
+
+        return native_target(_catalog())
+
+    def features(self) -> frozenset[str]:
+        from kgen.targets.host import host_features
+
+        return host_features()
+
+    def reject(self, op: str, params: Mapping[str, Scalar]) -> Diagnostic | None:
+        variant = _variant(op, params)
+        return _refusal(variant) if isinstance(variant, Rejected) else None
+
+    def build(self, op: str, params: Mapping[str, Scalar]) -> Built:
+        return Built(jit(op, params), paths.cache_dir(), ON_DEMAND)
+
+    def binding(self) -> Path | None:
+        return build_binding()
+
+
+def build_binding() -> Path | None:
+    """The compiled launcher for this Python; None where Python's or pybind11's headers are missing.
+
+    Raises KgenError (K4xx) where it does not compile.
+    """
+    from kgen.build.shared import build_shared, python_headers, python_identity
+
+    headers = python_headers()
+    if headers is None:
+        return None
+    source = Path(__file__).parent / "dispatch" / "binding.cpp"
+    return build_shared(
+        source.read_text(encoding="utf-8"),
+        "kgen_binding",
+        ("-std=c++17", "-fvisibility=hidden"),
+        symbol="PyInit_kgen_binding",
+        includes=headers,
+        identity=python_identity(),
+    )
+
+
+@functools.cache
+def _catalog() -> Catalog:
+    return check()
+
+
+def _variant(op: str, params: Mapping[str, Scalar]) -> Variant | Rejected:
+    from kgen.variants.matrix import make_variant
+
+    return make_variant(_catalog().op(op), params, _catalog())
+
+
+def _refusal(rejected: Rejected) -> Diagnostic:
+    shown = ", ".join(f"{name} {value}" for name, value in rejected.params.items())
+    message = f"{rejected.op}: this combination is never generated: {rejected.because}"
+    return Diagnostic("K522", message, rejected.where, notes=(f"the combination: {shown}",))
+
+
+def _policies(variants: Sequence[Variant]) -> list[Policy]:
+    from kgen.variants.policy import compile_policy
+
+    ops = {variant.op.name: variant.op for variant in variants}
+    return [compile_policy(op) for op in ops.values()]
+
+
+def _build_path(build_spec: str | Path) -> Path:
+    path = Path(build_spec)
+    shipped = paths.specs_dir() / "builds" / f"{build_spec}.yaml"
+    return shipped if not path.suffix and shipped.is_file() else path

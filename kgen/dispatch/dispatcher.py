@@ -1,0 +1,250 @@
+"""The dispatcher: from the arguments of a call to a plan, through registry and policy."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from kgen import env
+from kgen.diagnostics import KgenError
+from kgen.dispatch import codes, launch
+from kgen.dispatch.bind import bind, byte_view
+from kgen.dispatch.errors import fault, kernel_fault
+from kgen.dispatch.missing import missing_variant
+from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning, View
+from kgen.dispatch.operators import Operator
+from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
+from kgen.dispatch.registry import Registry, by_arch
+from kgen.dispatch.select import complete, select
+from kgen.dispatch.workspace import Workspaces
+from kgen.manifest import Policy
+
+log = logging.getLogger("kgen")
+
+_DTYPES: Mapping[torch.dtype, str] = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+}
+
+
+def view(tensor: torch.Tensor) -> View:
+    """What binding sees of a tensor."""
+    if tensor.layout != torch.strided:
+        raise fault("K513", f"a tensor is {str(tensor.layout).removeprefix('torch.')}; kernels read strided ones")
+    dtype = _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+    return View(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(tensor.device))
+
+
+class Dispatcher:
+    """Kernels, policies, plans and workspaces of one process."""
+
+    def __init__(self, compiler: Compiler, tuning: Tuning | None = None) -> None:
+        self.compiler = compiler
+        self.tuning = tuning
+        self.workspaces = Workspaces()
+        self.registry = Registry(compiler.features, self.policy)
+        self._policies: dict[str, Policy] = {}
+        self._lock = threading.RLock()
+        self._binding: ModuleType | None = None
+        self._bound = False
+
+    def policy(self, op: str) -> Policy:
+        """The policy of an operator."""
+        with self._lock:
+            if op not in self._policies:
+                self._policies[op] = self.compiler.policy(op)
+            return self._policies[op]
+
+    def binding(self) -> ModuleType | None:
+        """The compiled binding; None where it cannot be had or KGEN_NO_PYBIND asks for ctypes."""
+        if env.no_pybind():
+            return None
+        with self._lock:
+            if not self._bound:
+                self._bound, self._binding = True, self._load_binding()
+            return self._binding
+
+    def _load_binding(self) -> ModuleType | None:
+        try:
+            path = self.compiler.binding()
+            return None if path is None else launch.load_binding(path)
+        except (KgenError, ImportError) as error:
+            log.info("calling kernels through ctypes: %s", str(error).splitlines()[0])
+            return None
+
+    def caller(self, operator: Operator) -> Callable[..., bool]:
+        """What launches the calls of an operator."""
+        signature, services = self.signature(operator), self.services(operator)
+        binding = self.binding()
+        if binding is None:
+            return launch.PlainCaller(signature, services)
+        caller: Callable[..., bool] = launch.compiled_caller(binding, signature, services)
+        return caller
+
+    def signature(self, operator: Operator) -> launch.Signature:
+        """The positional arguments of an operator's caller."""
+        policy = self.policy(operator.name)
+        return launch.Signature(
+            op=operator.name,
+            tensors=operator.tensors,
+            scalars={name: kind == "float" for name, kind in operator.scalars.items()},
+            keywords=tuple(operator.keywords),
+            steering=steering_scalars(policy),
+            environment=tuple(rule.env for rule in policy.select if rule.env),
+        )
+
+    def services(self, operator: Operator) -> launch.Services:
+        """What an operator's caller asks of this dispatcher."""
+        return launch.Services(
+            make_plan=lambda *arguments: self.plan(operator, *arguments),
+            fail=_fail,
+            workspace=self.workspaces.address,
+        )
+
+    def run(self, operator: Operator, *arguments: Any) -> None:
+        """Make a plan for one call and run it, whatever its tensors are; nothing is kept."""
+        signature = self.signature(operator)
+        ready = launch.ready_plan(self.plan(operator, *arguments))
+        split = len(operator.tensors)
+        tensors, scalars = arguments[:split], arguments[split : split + len(operator.scalars)]
+        launch.run_plan(ready, signature, self.services(operator), tensors, scalars)
+
+    def plan(self, operator: Operator, *arguments: Any) -> Plan:
+        """The plan of a call. Raises KgenError where nothing can run it."""
+        policy = self.policy(operator.name)
+        bound = bind(policy, self.call(operator, arguments))
+        _check_absent(policy, bound)
+        if nothing_to_do(policy, _shapes(operator, arguments)):
+            return Plan(policy, None, bound.names, 0, (), {}, {})
+        if not bound.device.startswith("cpu"):
+            raise fault("K514", f"{policy.op}: there are no kernels for device {bound.device}")
+        with self._lock:
+            selection, address, keep = self._kernel(policy, bound)
+        workspace = workspace_of(policy, selection.names)
+        pointers = places(policy, "pointer")
+        return Plan(
+            policy=policy,
+            selection=selection,
+            facts=selection.names,
+            address=address,
+            words=tuple(fill(policy, bound, selection.names, workspace, operator.defaults)),
+            pointers=pointers,
+            scalars=places(policy, "scalar"),
+            workspace=tuple((pointers[name], offset) for name, offset in workspace.offsets.items()),
+            workspace_size=workspace.size,
+            threads=env.num_threads() or 0,
+            keep=keep,
+        )
+
+    def call(self, operator: Operator, arguments: tuple[Any, ...]) -> Call:
+        """Positional arguments in spec terms."""
+        values = dict(zip((*operator.tensors, *operator.scalars, *operator.keywords), arguments, strict=True))
+        return Call(
+            tensors={name: _tensor_view(operator, name, values[name]) for name in operator.tensors},
+            scalars={name: _scalar(operator, name, values[name]) for name in operator.scalars},
+            keywords={name: values[name] for name in operator.keywords if name != "policy"},
+            policy=values.get("policy"),
+        )
+
+    def choose(self, policy: Policy, bound: Bound) -> Selection:
+        """The variant for a bound call, built or not (`explain` shows it). Raises K51x."""
+        jit = env.jit()
+        native = self.compiler.native()
+        arch = bound.names.get("arch")
+        fixed = complete(policy, bound.names, str(arch or native))
+        groups = by_arch(self.registry.kernels(policy.op, _without_arch(policy, fixed)))
+        order = [str(arch)] if arch else [native, *([] if jit or env.arch() else _others(groups, native))]
+        best: Selection | None = None
+        for name in order:
+            names = {**fixed, "arch": name}
+            found = select(
+                policy, replace(bound, names=names), groups.get(name, ()), jit=jit, tuning=self.tuning
+            )
+            best = best or found
+            if found.kernel is not None:
+                return found
+        assert best is not None  # order is never empty
+        return best
+
+    def _kernel(self, policy: Policy, bound: Bound) -> tuple[Selection, int, object]:
+        """Selection and loaded code; builds what is not built, once more where a file is damaged."""
+        selection = self.choose(policy, bound)
+        if selection.kernel is not None:
+            try:
+                loaded = self.registry.load(selection.kernel)
+                return selection, loaded.address, loaded
+            except KgenError as error:
+                if not env.jit():
+                    raise
+                log.warning("%s; building it again", error.diagnostics[0].message)
+                self.registry.drop(selection.kernel, error.diagnostics[0].message)
+        kernel = self._build(policy, selection)
+        loaded = self.registry.load(kernel)
+        return replace(selection, kernel=kernel), loaded.address, loaded
+
+    def _build(self, policy: Policy, selection: Selection) -> Built:
+        refused = self.compiler.reject(policy.op, selection.params)
+        if refused is not None:
+            raise KgenError(refused)
+        if not env.jit():
+            raise missing_variant(policy, selection, self.registry)
+        kernel = self.compiler.build(policy.op, selection.params)
+        self.registry.add([kernel])
+        return kernel
+
+
+def _fail(plan: Plan, _status: int, code: int, row: int, index: int, value: int) -> None:
+    raise kernel_fault(plan.policy, plan.facts, (code or _status, row, index, value))
+
+
+def _tensor_view(operator: Operator, name: str, tensor: Any) -> View | None:
+    if tensor is None:
+        return None
+    if not isinstance(tensor, torch.Tensor):
+        raise fault("K510", f"{operator.name}: {name} must be a tensor, found {type(tensor).__name__}")
+    found = view(tensor)
+    return byte_view(name, found, tensor.element_size()) if name in operator.bytes else found
+
+
+def _scalar(operator: Operator, name: str, value: Any) -> int | float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    with contextlib.suppress(TypeError):
+        return int(value.__index__()) if hasattr(value, "__index__") else float(value)
+    raise fault("K510", f"{operator.name}: {name} must be a number, found {type(value).__name__}")
+
+
+def _check_absent(policy: Policy, bound: Bound) -> None:
+    required = {a.name for a in policy.arguments if a.kind in ("tensor", "cache") and not a.optional}
+    missing = sorted(bound.absent & required)
+    if missing:
+        raise fault("K510", f"{policy.op}: {', '.join(missing)} must be given")
+
+
+def _shapes(operator: Operator, arguments: tuple[Any, ...]) -> Mapping[str, tuple[int, ...]]:
+    pairs = zip(operator.tensors, arguments, strict=False)
+    return {name: tuple(tensor.shape) for name, tensor in pairs if tensor is not None}
+
+
+def _without_arch(policy: Policy, fixed: Names) -> Names:
+    free = (*codes.free_params(policy), "arch")
+    return {p.name: fixed[p.name] for p in policy.params if p.name not in free}
+
+
+def _others(groups: Mapping[str, list[Built]], native: str) -> list[str]:
+    """Other archs whose kernels this machine runs, those that use most of it first."""
+    names = [name for name in groups if name != native and not name.startswith("sim:")]
+    return sorted(names, key=lambda name: (-len(groups[name][0].entry.requires), name))
+
+

@@ -1,0 +1,88 @@
+"""Faults of a call, in the words of the spec.
+
+K51x arguments, K52x selection and loading, K53x what a kernel reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kgen.diagnostics import Diagnostic, KgenError
+from kgen.manifest import ERRORS, Policy, Scalar
+
+CODES: Mapping[int, str] = {code: name for name, code in ERRORS.items()}
+PADDING = -1
+
+
+def fault(code: str, message: str, hint: str | None = None, notes: tuple[str, ...] = ()) -> KgenError:
+    """One fault of a call."""
+    return KgenError(Diagnostic(code, message, hint=hint, notes=notes))
+
+
+def kernel_fault(policy: Policy, facts: Mapping[str, Scalar], words: tuple[int, int, int, int]) -> KgenError:
+    """The error a kernel reported. `words` are code, row, index and value as it wrote them."""
+    code, row, index, value = words
+    name = CODES.get(code, "")
+    describe = _KERNEL_FAULTS.get(name)
+    if describe is None:
+        return fault("K539", f"{policy.op}: the kernel reported error {code} ({row}, {index}, {value})")
+    number, message, hint = describe(facts, row, index, value)
+    return fault(number, f"{policy.op}: {message}", hint, ("nothing was written",))
+
+
+_Described = tuple[str, str, str | None]
+_Describe = Callable[[Mapping[str, Scalar], int, int, int], _Described]
+
+
+def _abi(_facts: Mapping[str, Scalar], row: int, _index: int, _value: int) -> _Described:
+    return "K530", f"the library was built for argument block version {row}", "build the library again"
+
+
+def _block_id(facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:
+    blocks = facts.get("num_blocks", 0)
+    if "num_pairs" in facts:
+        side = "destination" if index else "source"
+        pool = facts.get("num_source_blocks", blocks) if not index else blocks
+        message = f"block_mapping row {row}: {side} block {value} is outside the pool of {pool} blocks"
+        return "K531", message, _range(pool)
+    message = f"row {row}, page {index}: block id {value} is outside the pool of {blocks} blocks"
+    return "K531", message, _range(blocks)
+
+
+def _range(count: Scalar) -> str:
+    return f"valid block ids are 0 to {int(count) - 1}" if int(count) > 0 else "the pool has no blocks"
+
+
+def _seq_len(_facts: Mapping[str, Scalar], row: int, limit: int, value: int) -> _Described:
+    message = f"row {row}: sequence length {value} is outside 0 to {limit}"
+    return "K532", message, "a length is at most max_seq_len and at most max_pages * block_size"
+
+
+def _slot(_facts: Mapping[str, Scalar], row: int, limit: int, value: int) -> _Described:
+    message = f"token {row}: slot {value} is outside the pool of {limit} slots"
+    valid = f"valid slots are 0 to {limit - 1}, and {PADDING} for a padding token" if limit > 0 else None
+    return "K533", message, valid
+
+
+def _overlap(_facts: Mapping[str, Scalar], row: int, other: int, value: int) -> _Described:
+    message = f"block_mapping rows {row} and {other} both touch block {value}, which one of them writes"
+    return "K534", message, "a destination may be named once, and must not also be a source"
+
+
+def _alignment(_facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:
+    return "K535", f"argument word {row} is {value:#x}, not aligned to {index} bytes", None
+
+
+def _simulated(_facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:
+    return "K536", f"the simulator stopped at source line {value} (block {row}, thread {index})", None
+
+
+_KERNEL_FAULTS: Mapping[str, _Describe] = {
+    "abi": _abi,
+    "block_id": _block_id,
+    "seq_len": _seq_len,
+    "slot": _slot,
+    "overlap": _overlap,
+    "alignment": _alignment,
+    "fault": _simulated,
+}

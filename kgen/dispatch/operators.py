@@ -1,0 +1,83 @@
+"""How Python calls each operator: which arguments, in which order. The one list of them.
+
+What the arguments mean, and all checks, come from the operator's spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kgen.dispatch.plan import Defaults
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The positional form of an operator: (*tensors, *scalars, *keywords).
+
+    `writes` and `optional` name tensors. `scalars` and `keywords` map a name to `int`, `float` or
+    `str`; a keyword is a parameter, or `policy`. `bytes` are tensors of pages passed as bytes.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    writes: frozenset[str]
+    scalars: Mapping[str, str] = field(default_factory=dict)
+    keywords: Mapping[str, str] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    bytes: frozenset[str] = frozenset()
+    defaults: Defaults = field(default_factory=dict)
+
+
+PAGED_ATTENTION = Operator(
+    name="paged_attention",
+    tensors=("out", "lse", "q", "k_cache", "v_cache", "block_table", "seq_lens"),
+    writes=frozenset({"out", "lse"}),
+    scalars={"softmax_scale": "float", "max_seq_len": "int"},
+    keywords={
+        "layout": "str",
+        "partition_size": "int",
+        "reuse_kv_times": "int",
+        "policy": "str",
+        "variant": "str",
+        "arch": "str",
+    },
+    optional=frozenset({"lse"}),
+    defaults={"softmax_scale": lambda facts: float(facts["head_dim"]) ** -0.5},
+)
+
+MERGE_STATES = Operator(
+    name="merge_states",
+    tensors=("out", "lse", "states", "states_lse"),
+    writes=frozenset({"out", "lse"}),
+    keywords={"arch": "str"},
+    optional=frozenset({"lse"}),
+)
+
+RESHAPE_AND_CACHE = Operator(
+    name="reshape_and_cache",
+    tensors=("key", "value", "k_cache", "v_cache", "slot_mapping"),
+    writes=frozenset({"k_cache", "v_cache"}),
+    keywords={"layout": "str", "arch": "str"},
+)
+
+COPY_BLOCKS = Operator(
+    name="copy_blocks",
+    tensors=("cache", "block_mapping"),
+    writes=frozenset({"cache"}),
+    keywords={"arch": "str"},
+    bytes=frozenset({"cache"}),
+)
+
+SWAP_BLOCKS = Operator(
+    name="swap_blocks",
+    tensors=("source", "destination", "block_mapping"),
+    writes=frozenset({"destination"}),
+    keywords={"arch": "str"},
+    bytes=frozenset({"source", "destination"}),
+)
+
+OPERATORS: Mapping[str, Operator] = {
+    operator.name: operator
+    for operator in (PAGED_ATTENTION, MERGE_STATES, RESHAPE_AND_CACHE, COPY_BLOCKS, SWAP_BLOCKS)
+}

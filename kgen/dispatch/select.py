@@ -1,0 +1,193 @@
+"""Selection: which variant serves a call, and why.
+
+A parameter without a rule is fixed by the arguments. A parameter with one is free, and gets its
+value from, in this order: the caller's keyword, the rule's environment variable, the tuning
+table, the rule's policy. What a caller or the environment insists on is met exactly or is an
+error; what a policy wishes is served by what is built. `explain` keeps every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kgen import env
+from kgen.diagnostics import choice_hint
+from kgen.dispatch import codes
+from kgen.dispatch.errors import fault
+from kgen.dispatch.model import Bound, Built, Choice, Names, Selection, Tuning
+from kgen.manifest import Code, Policy, Scalar, SelectRule
+from kgen.semantics import evaluate
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A value for a free parameter before it is known what is built. `firm`: met or an error."""
+
+    value: Scalar
+    source: str
+    firm: bool
+
+
+def select(
+    policy: Policy,
+    bound: Bound,
+    kernels: Sequence[Built],
+    *,
+    jit: bool,
+    tuning: Tuning | None = None,
+) -> Selection:
+    """The variant for a bound call among `kernels` (all of one arch, with its fixed parameters).
+
+    With `jit` the result may be a variant that is not built (`kernel` is None); without it a
+    policy's wish falls back to the nearest built value. Raises KgenError (K51x, K520).
+    """
+    return _Selector(policy, bound, kernels, jit, tuning).run()
+
+
+class _Selector:
+    def __init__(
+        self, policy: Policy, bound: Bound, kernels: Sequence[Built], jit: bool, tuning: Tuning | None
+    ) -> None:
+        self.policy = policy
+        self.bound = bound
+        self.offered = tuple(kernels)
+        self.kernels = list(kernels)
+        self.jit = jit
+        self.names: dict[str, Scalar] = dict(bound.names)
+        self.choices: list[Choice] = []
+        self.tuned = tuning(policy.op, bound.names) if tuning else {}
+        self.guards: set[str] = set()
+
+    def run(self) -> Selection:
+        self._learn()
+        firm = {rule.param: wish for rule in self.policy.select if (wish := self._firm(rule))}
+        for name, wish in firm.items():
+            self.kernels = [k for k in self.kernels if k.entry.params.get(name) == wish.value]
+        for rule in self.policy.select:
+            choice = self._choose(rule, firm.get(rule.param) or self._wish(rule))
+            self.choices.append(choice)
+            self.names[rule.param] = choice.value
+            self.kernels = [k for k in self.kernels if k.entry.params.get(rule.param) == choice.value]
+            self._learn()
+        return Selection(
+            op=self.policy.op,
+            names=self.names,
+            params={p.name: self.names[p.name] for p in self.policy.params},
+            choices=tuple(self.choices),
+            kernel=self.kernels[0] if self.kernels else None,
+            candidates=tuple(k.entry.name for k in self.offered),
+        )
+
+    def _learn(self) -> None:
+        """Check the guards and derive the facts whose names are known by now."""
+        codes.check_guards(self.policy, self.names, self.guards)
+        codes.extend(self.names, self.policy.facts)
+        codes.check_guards(self.policy, self.names, self.guards)
+
+    def _firm(self, rule: SelectRule) -> Wish | None:
+        if rule.param in self.bound.requested:
+            return Wish(self.bound.requested[rule.param], "argument", firm=True)
+        value = environment(rule.env)
+        return None if value is None else Wish(value, rule.env, firm=True)
+
+    def _wish(self, rule: SelectRule) -> Wish:
+        if rule.param in self.tuned:
+            return Wish(self.tuned[rule.param], "tuning table", firm=False)
+        name, code = self._rule_policy(rule)
+        return Wish(evaluate(code, self.names), f"policy {name}" if name else "rule", firm=False)
+
+    def _rule_policy(self, rule: SelectRule) -> tuple[str, Code]:
+        """The alternative the call names, else the default. One rule has alternatives at most."""
+        name = self.bound.policy
+        if name is None or not rule.policies:
+            return rule.default, rule.policies.get(rule.default, rule.want)
+        if name not in rule.policies:
+            hint = choice_hint(name, sorted(rule.policies))
+            raise fault("K516", f"{self.policy.op}: no policy is named '{name}'", hint)
+        return name, rule.policies[name]
+
+    def _choose(self, rule: SelectRule, wish: Wish) -> Choice:
+        built = _values(self.kernels, rule.param)
+        value, why = self._serve(rule, wish, built)
+        return Choice(rule.param, value, wish.source, wish.value, rule.pick, built, rule.where, why)
+
+    def _serve(self, rule: SelectRule, wish: Wish, built: Sequence[Scalar]) -> tuple[Scalar, str]:
+        want = wish.value
+        if wish.firm or rule.pick == "exact":
+            if want in built or self.jit or wish.firm or not built:
+                return want, _state(want in built)
+            near = nearest_value(want, built)
+            return near, f"{want} is not built and building is off; {near} is the nearest built"
+        if rule.pick == "nearest":
+            if not built:
+                return self._legal(rule, want), "nothing fits yet"
+            return nearest_value(want, built), "nearest built"
+        return self._at_least(rule, want, built)
+
+    def _at_least(self, rule: SelectRule, want: Scalar, built: Sequence[Scalar]) -> tuple[Scalar, str]:
+        enough = [value for value in built if _number(value) >= _number(want)]
+        if enough:
+            return min(enough, key=_number), "smallest built that is large enough"
+        legal = self._legal(rule, want)
+        if self.jit or not built:
+            return legal, _state(legal in built)
+        return max(built, key=_number), f"none built is {want} or more; the largest is used in passes"
+
+    def _legal(self, rule: SelectRule, want: Scalar) -> Scalar:
+        """The smallest legal value >= want, else the largest legal one."""
+        param = codes.param(self.policy, rule.param)
+        values = param.values if param else ()
+        if not values:
+            return want
+        return min(
+            (v for v in values if _number(v) >= _number(want)),
+            key=_number,
+            default=max(values, key=_number),
+        )
+
+
+def environment(name: str) -> Scalar | None:
+    """The value of a rule's environment variable; None where it has none or it is not set."""
+    row = next((row for row in env.VARIABLES if row.name == name), None)
+    value = row.read() if row else None
+    return value if isinstance(value, bool | int | float | str) else None
+
+
+def fixed_names(policy: Policy) -> tuple[str, ...]:
+    """Parameters that arguments and host fix: those without a rule."""
+    free = codes.free_params(policy)
+    return tuple(p.name for p in policy.params if p.name not in free)
+
+
+def complete(policy: Policy, names: Names, arch: str) -> Names:
+    """`names` with the arch and the defaults of fixed parameters filled in.
+
+    Raises KgenError (K510) for a fixed parameter nothing gives.
+    """
+    full: dict[str, Scalar] = {**names, "arch": arch}
+    for rule in policy.params:
+        if rule.name in full or rule.name in codes.free_params(policy):
+            continue
+        if rule.default is None or not codes.known(rule.default, full):
+            hint = f"{rule.name} is one of: {', '.join(map(str, rule.values))}" if rule.values else None
+            raise fault("K510", f"{policy.op}: nothing says what {rule.name} is", hint)
+        full[rule.name] = evaluate(rule.default, full)
+    return full
+
+
+def nearest_value(want: Scalar, values: Iterable[Scalar]) -> Scalar:
+    """The value nearest to `want`; the smaller of two equally near."""
+    return min(values, key=lambda value: (abs(_number(value) - _number(want)), _number(value)))
+
+
+def _values(kernels: Iterable[Built], param: str) -> tuple[Scalar, ...]:
+    return tuple(sorted({k.entry.params[param] for k in kernels if param in k.entry.params}, key=_number))
+
+
+def _number(value: Scalar) -> float:
+    return float(value)
+
+
+def _state(built: bool) -> str:
+    return "built" if built else "not built"

@@ -1,0 +1,35 @@
+"""The operators of kgen on torch tensors; see each for shapes and units.
+
+    from kgen import ops
+    out = ops.paged_attention(q, k_cache, v_cache, block_table, seq_lens, max_seq_len=4096)
+"""
+
+from __future__ import annotations
+
+from kgen import api
+from kgen.dispatch.ops import (
+    check,
+    copy_blocks,
+    dispatcher,
+    install,
+    merge_state,
+    merge_states,
+    paged_attention,
+    reset,
+    reshape_and_cache,
+    swap_blocks,
+)
+
+install(api.compiler)
+
+__all__ = [
+    "check",
+    "copy_blocks",
+    "dispatcher",
+    "merge_state",
+    "merge_states",
+    "paged_attention",
+    "reset",
+    "reshape_and_cache",
+    "swap_blocks",
+]
