@@ -1,0 +1,101 @@
+"""How K, Q and V reach their operand registers 16 bytes at a time.
+
+A matrix instruction wants, of each lane, a few elements of one row: fewer than a 16-byte load brings.
+Both products leave one index free to be renumbered, and the plan uses that freedom:
+
+* first product (summed over head_dim): several steps of the instruction share a chunk of
+  dims, dealt out so that the dims a lane needs over those steps lie side by side in memory.
+  K and Q are permuted alike, so the sum does not change;
+* second product (dims are output columns): several column tiles share a chunk, dealt out so that
+  a lane's columns over those tiles lie side by side; O comes out permuted and is stored the
+  same way.
+
+What it does not do: order the loads in time, or choose how many tokens a tile has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kgen.targets.matrix import Fragment, MatrixInstruction
+from kgen.variants.operand import OperandPlan
+
+
+@dataclass(frozen=True)
+class ScoreLoads:
+    """Dims of the first product. Step s, summed position k takes dim `dims[s][k]` of its chunk
+    of `steps * k` dims; a lane's vector starts at dim `starts[lane]` and holds `vector` elements,
+    `vector // steps` for each step."""
+
+    vector: int
+    steps: int
+    dims: tuple[tuple[int, ...], ...]
+    starts: tuple[int, ...]
+
+    @property
+    def chunk(self) -> int:
+        return self.steps * len(self.dims[0])
+
+
+@dataclass(frozen=True)
+class ValueLoads:
+    """Dims of the second product. Column c of tile j is dim `dims[j][c]` of its chunk of
+    `tiles * columns` dims; a lane's vector starts at dim `starts[lane]`, one element a tile."""
+
+    vector: int
+    tiles: int
+    dims: tuple[tuple[int, ...], ...]
+    starts: tuple[int, ...]
+
+    @property
+    def chunk(self) -> int:
+        return self.tiles * len(self.dims[0])
+
+
+def key_fragment(instruction: MatrixInstruction, plan: OperandPlan) -> Fragment:
+    """The operand that holds K, as (token, position in the sum over dims)."""
+    return instruction.b.transposed() if plan.orientation == "S" else instruction.a
+
+
+def value_fragment(instruction: MatrixInstruction, plan: OperandPlan) -> Fragment:
+    """The operand that holds V, as (position in the sum over tokens, dim)."""
+    return instruction.b if plan.side == "A" else instruction.a.transposed()
+
+
+def plan_score_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: int) -> ScoreLoads | None:
+    """Dims of the first product for loads of `vector` elements; None where no form exists:
+    a lane holds several tokens, or lanes divide the sum unevenly."""
+    key = key_fragment(instruction, plan)
+    held = [_single_row(lane) for lane in key.cells]
+    if any(positions is None for positions in held):
+        return None
+    shares = sorted({p for p in held if p is not None})
+    width = len(shares[0])
+    even = sorted(k for share in shares for k in share) == list(range(key.cols))
+    if not even or any(len(share) != width for share in shares) or vector % width:
+        return None
+    steps = vector // width
+    dims = [[0] * key.cols for _ in range(steps)]
+    for index, share in enumerate(shares):
+        for step in range(steps):
+            for place, k in enumerate(share):
+                dims[step][k] = index * vector + step * width + place
+    starts = tuple(shares.index(p) * vector for p in held if p is not None)
+    return ScoreLoads(vector, steps, tuple(map(tuple, dims)), starts)
+
+
+def plan_value_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: int) -> ValueLoads | None:
+    """Dims of the second product for loads of `vector` elements of one token; None where a lane
+    holds several columns of V."""
+    value = value_fragment(instruction, plan)
+    columns = [{col for _, col in lane} for lane in value.cells]
+    if any(len(held) != 1 for held in columns):
+        return None
+    starts = tuple(held.pop() * vector for held in columns)
+    dims = tuple(tuple(c * vector + j for c in range(value.cols)) for j in range(vector))
+    return ValueLoads(vector, vector, dims, starts)
+
+
+def _single_row(lane: tuple[tuple[int, int], ...]) -> tuple[int, ...] | None:
+    """The summed positions of a lane that holds one row, in register order."""
+    return tuple(k for _, k in lane) if len({row for row, _ in lane}) == 1 else None
