@@ -102,11 +102,12 @@ struct Plan {
   std::vector<std::pair<int, int64_t>> workspace;
   int64_t workspace_size;
   int64_t threads;  // 0: ask torch
+  int64_t* calls;   // raised by one at each launch
   py::object record;
 
   Plan(uint64_t address, Words words, std::vector<int> tensor_places, std::vector<int> scalar_places,
        std::vector<std::pair<int, int64_t>> workspace, int64_t workspace_size, int64_t threads,
-       py::object record)
+       uint64_t calls, py::object record)
       : kernel(reinterpret_cast<Kernel>(address)),
         words(std::move(words)),
         tensor_places(std::move(tensor_places)),
@@ -114,6 +115,7 @@ struct Plan {
         workspace(std::move(workspace)),
         workspace_size(workspace_size),
         threads(threads),
+        calls(reinterpret_cast<int64_t*>(calls)),
         record(std::move(record)) {}
 };
 
@@ -382,7 +384,9 @@ class Caller {
       py::gil_scoped_release unlocked;
       status = plan.kernel(block);
     }
-    return status == 0 || raise(plan, status, error);
+    if (status != 0) return raise(plan, status, error);
+    ++*plan.calls;
+    return true;
   }
 
   bool place_workspace(const Plan& plan, int64_t* block) {
@@ -478,9 +482,10 @@ PYBIND11_MODULE(kgen_binding, module) {
   module.doc() = "The generic launcher of kgen's kernels.";
   py::class_<Plan>(module, "Plan")
       .def(py::init<uint64_t, Words, std::vector<int>, std::vector<int>,
-                    std::vector<std::pair<int, int64_t>>, int64_t, int64_t, py::object>(),
+                    std::vector<std::pair<int, int64_t>>, int64_t, int64_t, uint64_t, py::object>(),
            py::arg("address"), py::arg("words"), py::arg("tensor_places"), py::arg("scalar_places"),
-           py::arg("workspace"), py::arg("workspace_size"), py::arg("threads"), py::arg("record"))
+           py::arg("workspace"), py::arg("workspace_size"), py::arg("threads"),
+           py::arg("calls"), py::arg("record"))
       .def_readonly("record", &Plan::record);
   py::class_<Caller, std::shared_ptr<Caller>>(module, "Caller")
       .def(py::init(&make_caller), py::arg("tensors"), py::arg("scalars"), py::arg("keywords"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -55,6 +56,7 @@ class Dispatcher:
         self.workspaces = Workspaces()
         self.registry = Registry(compiler.features, self.policy)
         self._policies: dict[str, Policy] = {}
+        self._calls: dict[str, ctypes.c_int64] = {}
         self._lock = threading.RLock()
         self._binding: ModuleType | None = None
         self._bound = False
@@ -145,7 +147,18 @@ class Dispatcher:
             workspace_size=workspace.size,
             threads=env.num_threads() or 0,
             keep=keep,
+            calls=self._counter(selection),
         )
+
+    def calls(self) -> Mapping[str, int]:
+        """How often each kernel of this process was launched, by variant name."""
+        with self._lock:
+            return {name: count.value for name, count in sorted(self._calls.items()) if count.value}
+
+    def _counter(self, selection: Selection) -> ctypes.c_int64:
+        name = selection.kernel.entry.name if selection.kernel else ""
+        with self._lock:
+            return self._calls.setdefault(name, ctypes.c_int64())
 
     def call(self, operator: Operator, arguments: tuple[Any, ...]) -> Call:
         """Positional arguments in spec terms."""

@@ -99,6 +99,7 @@ def _compiled_plan(binding: ModuleType, signature: Signature, plan: Plan) -> Any
         workspace=list(plan.workspace),
         workspace_size=plan.workspace_size,
         threads=plan.threads,
+        calls=ctypes.addressof(plan.calls),
         record=plan,
     )
 
@@ -210,3 +211,4 @@ def run_plan(
     status = ready.kernel((ctypes.c_int64 * len(words))(*words))
     if status:
         services.fail(plan, status, *error)
+    plan.calls.value += 1

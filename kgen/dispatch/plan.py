@@ -7,10 +7,11 @@ tensors, scalars that steer nothing, and workspaces.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kgen.dispatch import codes
 from kgen.dispatch.errors import fault
@@ -36,6 +37,7 @@ class Plan:
 
     `pointers`: argument -> place of its pointer word; `scalars`: argument -> place of its word;
     `workspace`: (place, offset) pairs into `workspace_size` bytes. `keep` keeps the code loaded.
+    `calls` is raised by one at each launch; plans of one kernel share it.
     """
 
     policy: Policy
@@ -49,6 +51,7 @@ class Plan:
     workspace_size: int = 0
     threads: int = 0  # 0: as many as torch uses
     keep: object = None
+    calls: ctypes.c_int64 = field(default_factory=ctypes.c_int64)
 
 
 def steering_scalars(policy: Policy) -> frozenset[str]:
