@@ -36,7 +36,9 @@ def read(data: bytes) -> Elf:
     """The file's machine, symbols and metadata. Raises Malformed."""
     try:
         return _read(data)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except Malformed:
+        raise
+    except (struct.error, IndexError, ValueError, TypeError, RecursionError) as error:
         raise Malformed(f"cut short or damaged ({error})") from error
 
 

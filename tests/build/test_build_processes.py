@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from build_samples import body, rendered
@@ -109,9 +110,9 @@ def test_a_killed_builder_keeps_what_it_had_finished_and_its_compilers_stop(samp
 def stage_in_use(sample) -> bool:
     """Whether a process still works in a staging folder."""
     stages = str(sample.cache.staging)
-    for process in filter(str.isdigit, os.listdir("/proc")):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(f"/proc/{process}/cwd").startswith(stages):
+            if str((process / "cwd").readlink()).startswith(stages):
                 return True
         except OSError:
             continue
