@@ -1,0 +1,183 @@
+// The dialect on NVIDIA, for nvcc.
+#pragma once
+
+#define KGEN_DEVICE __device__ __forceinline__
+#define KGEN_UNROLL _Pragma("unroll")
+#define KGEN_KERNEL(threads) extern "C" __global__ __launch_bounds__(threads)
+#define KGEN_LDS(name, size)                                 \
+  __shared__ alignas(16) unsigned char name##_storage[size]; \
+  const kgen::Lds name { name##_storage }
+
+#include "kgen/gpu/types.hpp"
+
+namespace kgen {
+
+constexpr int kWave = KGEN_WAVE;
+static_assert(kWave == 32, "an NVIDIA warp is 32 lanes");
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+struct Where {};
+KGEN_DEVICE constexpr Where here() { return {}; }
+
+namespace bits {
+
+// What one access of so many bytes moves.
+template <int Bytes>
+struct Word;
+template <>
+struct Word<1> {
+  typedef uint8_t type;
+};
+template <>
+struct Word<2> {
+  typedef uint16_t type;
+};
+template <>
+struct Word<4> {
+  typedef uint32_t type;
+};
+template <>
+struct Word<8> {
+  typedef uint2 type;
+};
+template <>
+struct Word<16> {
+  typedef uint4 type;
+};
+
+}  // namespace bits
+
+// ---- numbers
+
+KGEN_DEVICE float to_float(f16 value) {
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+  return wide;
+}
+template <>
+KGEN_DEVICE f16 from_float<f16>(float value) {
+  f16 narrow;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(value));
+  return narrow;
+}
+KGEN_DEVICE float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+KGEN_DEVICE float log2(float x) {
+  float y;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+KGEN_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+
+// ---- where a thread stands
+
+KGEN_DEVICE int thread_id() { return static_cast<int>(threadIdx.x); }
+KGEN_DEVICE int lane_id() { return thread_id() % kWave; }
+KGEN_DEVICE int wave_id() { return __shfl_sync(kAllLanes, thread_id() / kWave, 0); }
+KGEN_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
+KGEN_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
+KGEN_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
+
+// ---- the block and the wave
+
+KGEN_DEVICE void block_sync(Where = here()) { __syncthreads(); }
+KGEN_DEVICE void wave_sync(Where = here()) { __syncwarp(); }
+
+KGEN_DEVICE float shuffle(float x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
+KGEN_DEVICE int shuffle(int x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
+
+template <int Mask>
+KGEN_DEVICE float shuffle_xor(float x, Where = here()) {
+  return __shfl_xor_sync(kAllLanes, x, Mask);
+}
+
+template <int Mask, int N>
+KGEN_DEVICE Vec<float, N> shuffle_xor(const Vec<float, N>& x, Where where = here()) {
+  Vec<float, N> other;
+  KGEN_UNROLL
+  for (int i = 0; i < N; ++i) other[i] = shuffle_xor<Mask>(x[i], where);
+  return other;
+}
+
+KGEN_DEVICE uint64_t ballot(bool predicate, Where = here()) { return __ballot_sync(kAllLanes, predicate); }
+KGEN_DEVICE int uniform(int x, Where = here()) { return x; }
+
+// ---- memory
+
+// Memory of the call: `elements` values of T from `address` on.
+template <typename T>
+class Global {
+ public:
+  KGEN_DEVICE Global(int64_t address, int64_t /*elements*/) : base_(reinterpret_cast<T*>(address)) {}
+
+  KGEN_DEVICE bool present() const { return base_ != nullptr; }
+
+  template <int N>
+  KGEN_DEVICE Vec<T, N> load(int64_t at, Where = here()) const {
+    return bits::cast<Vec<T, N>>(*word<N>(at));
+  }
+  KGEN_DEVICE T load(int64_t at, Where = here()) const { return base_[at]; }
+
+  template <int N>
+  KGEN_DEVICE void store(int64_t at, const Vec<T, N>& value, Where = here()) const {
+    *word<N>(at) = bits::cast<typename bits::Word<sizeof(T) * N>::type>(value);
+  }
+  KGEN_DEVICE void store(int64_t at, T value, Where = here()) const { base_[at] = value; }
+
+  KGEN_DEVICE T compare_and_swap(int64_t at, T expected, T value, Where = here()) const {
+    typedef unsigned long long word64;
+    static_assert(sizeof(T) == sizeof(word64), "compare_and_swap works on int64");
+    return static_cast<T>(atomicCAS(reinterpret_cast<word64*>(base_ + at), static_cast<word64>(expected),
+                                    static_cast<word64>(value)));
+  }
+
+ private:
+  template <int N>
+  KGEN_DEVICE typename bits::Word<sizeof(T) * N>::type* word(int64_t at) const {
+    return reinterpret_cast<typename bits::Word<sizeof(T) * N>::type*>(base_ + at);
+  }
+
+  T* base_;
+};
+
+// A part of the shared array.
+template <typename T>
+class LdsArray {
+ public:
+  KGEN_DEVICE explicit LdsArray(unsigned char* base) : base_(reinterpret_cast<T*>(base)) {}
+
+  template <int N>
+  KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {
+    return bits::cast<Vec<T, N>>(*word<N>(at));
+  }
+  KGEN_DEVICE T load(int at, Where = here()) const { return base_[at]; }
+
+  template <int N>
+  KGEN_DEVICE void store(int at, const Vec<T, N>& value, Where = here()) const {
+    *word<N>(at) = bits::cast<typename bits::Word<sizeof(T) * N>::type>(value);
+  }
+  KGEN_DEVICE void store(int at, T value, Where = here()) const { base_[at] = value; }
+
+ private:
+  template <int N>
+  KGEN_DEVICE typename bits::Word<sizeof(T) * N>::type* word(int at) const {
+    return reinterpret_cast<typename bits::Word<sizeof(T) * N>::type*>(base_ + at);
+  }
+
+  T* base_;
+};
+
+struct Lds {
+  unsigned char* base;
+
+  // `count` values of T from byte `offset` of the shared array on.
+  template <typename T>
+  KGEN_DEVICE LdsArray<T> array(int offset, int /*count*/, Where = here()) const {
+    return LdsArray<T>(base + offset);
+  }
+};
+
+}  // namespace kgen

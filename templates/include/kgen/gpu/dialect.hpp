@@ -1,0 +1,34 @@
+// The dialect GPU templates are written in. A kernel speaks only these words, so that one source runs
+// on AMD and Hygon (hip.hpp), on NVIDIA (cuda.hpp) and, checked access by access, on the host CPU (sim/).
+//
+//   KGEN_KERNEL(threads) void name(const Args a)   a kernel, started with `threads` threads a block
+//   KGEN_UNROLL                                    unroll the loop that follows
+//   KGEN_LDS(lds, bytes)                           the block's one shared array; carved by lds.array<T>()
+//
+//   Global<T>(pointer, elements)                   memory of the call: load, load<N>, store, store<N>
+//   LdsArray<T>                                    a part of the shared array: the same four
+//   Vec<T, N>                                      N values; up to 16 bytes of them move as one access
+//   f16, bf16, to_float(x), from_float<T>(x)       storage types; arithmetic is in float
+//
+//   thread_id() lane_id() wave_id() block_x() block_y() block_z()      kWave lanes are one wave
+//   block_sync()                                   barrier of the block; orders LDS
+//   wave_sync()                                    orders LDS among the lanes of a wave
+//   shuffle(x, lane) shuffle_xor<Mask>(x) ballot(p) uniform(i)          all lanes of the wave take part
+//   exp2(x) log2(x)                                the chip's own instructions
+//   compare_and_swap(global, at, expected, value)  on int64
+//
+// Words that touch memory or other lanes end with `Where where = here()`: the simulator's note of the
+// line that spoke them, and nothing elsewhere.
+#pragma once
+
+#if defined(KGEN_SIM)
+#include "kgen/sim/platform.hpp"
+#elif defined(__CUDACC__)
+#include "kgen/gpu/cuda.hpp"
+#else
+#include "kgen/gpu/hip.hpp"
+#endif
+
+#include "kgen/gpu/error.hpp"
+#include "kgen/gpu/softmax.hpp"
+#include "kgen/gpu/wave.hpp"

@@ -1,0 +1,117 @@
+// Storage types and register vectors. Included by a back end once it has defined KGEN_DEVICE.
+#pragma once
+
+#include <stdint.h>
+
+namespace kgen {
+
+struct f16 {
+  uint16_t bits;
+};
+
+struct bf16 {
+  uint16_t bits;
+};
+
+constexpr int vector_alignment(int bytes, int of_element) {
+  const bool power_of_two = (bytes & (bytes - 1)) == 0;
+  return !power_of_two ? of_element : bytes < 16 ? bytes : 16;
+}
+
+template <typename T, int N>
+struct alignas(vector_alignment(sizeof(T) * N, alignof(T))) Vec {
+  T at[N];
+
+  KGEN_DEVICE T& operator[](int i) { return at[i]; }
+  KGEN_DEVICE const T& operator[](int i) const { return at[i]; }
+};
+
+template <typename T, int N>
+KGEN_DEVICE Vec<T, N> splat(T value) {
+  Vec<T, N> all;
+  KGEN_UNROLL
+  for (int i = 0; i < N; ++i) all[i] = value;
+  return all;
+}
+
+namespace bits {
+
+template <typename To, typename From>
+KGEN_DEVICE To cast(const From& from) {
+  static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+// f32 to bf16. KGEN_BF16_HALF_UP: half away from zero, as Hygon DCUs round; else half to even.
+KGEN_DEVICE uint16_t bf16_of(float value) {
+  const uint32_t word = cast<uint32_t>(value);
+  if (value != value) return static_cast<uint16_t>(word >> 16 | 0x40);
+#if defined(KGEN_BF16_HALF_UP)
+  return static_cast<uint16_t>((word + 0x8000u) >> 16);
+#else
+  return static_cast<uint16_t>((word + 0x7fffu + (word >> 16 & 1)) >> 16);
+#endif
+}
+
+}  // namespace bits
+
+KGEN_DEVICE float to_float(float value) { return value; }
+KGEN_DEVICE float to_float(bf16 value) { return bits::cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+KGEN_DEVICE float to_float(f16 value);  // by the back end
+
+template <typename T>
+KGEN_DEVICE T from_float(float value);
+template <>
+KGEN_DEVICE float from_float<float>(float value) {
+  return value;
+}
+template <>
+KGEN_DEVICE bf16 from_float<bf16>(float value) {
+  return {bits::bf16_of(value)};
+}
+template <>
+KGEN_DEVICE f16 from_float<f16>(float value);  // by the back end
+
+template <typename T, int N>
+KGEN_DEVICE Vec<float, N> to_float(const Vec<T, N>& values) {
+  Vec<float, N> wide;
+  KGEN_UNROLL
+  for (int i = 0; i < N; ++i) wide[i] = to_float(values[i]);
+  return wide;
+}
+
+template <typename T, int N>
+KGEN_DEVICE Vec<T, N> from_float(const Vec<float, N>& values) {
+  Vec<T, N> narrow;
+  KGEN_UNROLL
+  for (int i = 0; i < N; ++i) narrow[i] = from_float<T>(values[i]);
+  return narrow;
+}
+
+template <int N>
+KGEN_DEVICE Vec<float, N> scaled(Vec<float, N> values, float factor) {
+  KGEN_UNROLL
+  for (int i = 0; i < N; ++i) values[i] *= factor;
+  return values;
+}
+
+template <int N>
+KGEN_DEVICE float dot(const Vec<float, N>& a, const Vec<float, N>& b) {
+  float sum = 0.0f;
+  KGEN_UNROLL
+  for (int i = 0; i < N; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Elements first .. first + Count - 1.
+template <int Count, int N>
+KGEN_DEVICE Vec<float, Count> slice(const Vec<float, N>& values, int first) {
+  Vec<float, Count> part;
+  KGEN_UNROLL
+  for (int i = 0; i < Count; ++i) part[i] = values[first + i];
+  return part;
+}
+
+}  // namespace kgen

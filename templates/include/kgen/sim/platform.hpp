@@ -1,0 +1,110 @@
+// The dialect on the host CPU: every word checks what the hardware would not.
+#pragma once
+
+#define KGEN_DEVICE inline
+#define KGEN_UNROLL
+#define KGEN_KERNEL(threads) static
+#define KGEN_LDS(name, bytes) const kgen::Lds name(bytes, kgen::here())
+
+#include "kgen/sim/support.hpp"
+
+#pragma GCC visibility push(hidden)
+
+#include "kgen/gpu/types.hpp"
+#include "kgen/sim/half.hpp"
+#include "kgen/sim/lds.hpp"
+#include "kgen/sim/machine.hpp"
+#include "kgen/sim/traffic.hpp"
+
+namespace kgen {
+
+constexpr int kWave = KGEN_WAVE;
+
+using sim::Global;
+using sim::Lds;
+using sim::LdsArray;
+
+// ---- numbers
+
+inline float exp2(float x) { return __builtin_exp2f(x); }
+inline float log2(float x) { return __builtin_log2f(x); }
+inline float max(float a, float b) { return __builtin_fmaxf(a, b); }
+
+// ---- where a thread stands
+
+inline int thread_id() { return sim::machine().current; }
+inline int lane_id() { return sim::machine().lane(); }
+inline int wave_id() { return sim::machine().current / kWave; }
+inline int block_x() { return static_cast<int>(sim::machine().block.x); }
+inline int block_y() { return static_cast<int>(sim::machine().block.y); }
+inline int block_z() { return static_cast<int>(sim::machine().block.z); }
+
+// ---- the block and the wave
+
+inline void block_sync(Where where = here()) {
+  sim::machine().wait(sim::State::kAtBlock, "block_sync", where);
+}
+
+inline void wave_sync(Where where = here()) {
+  sim::Wave& wave = sim::machine().wave();
+  const uint32_t orders = wave.orders;
+  sim::machine().wait(sim::State::kAtWave, "wave_sync", where);
+  wave.orders = orders + 1;
+}
+
+namespace sim {
+
+// Shows `mine` to the wave, waits until every lane has shown its own, and can then read any of them.
+template <typename T>
+class Meeting {
+ public:
+  Meeting(const T& mine, const char* word, Where where)
+      : shown_(machine().wave().shown[machine().wave().syncs & 1]) {
+    static_assert(sizeof(T) <= kShownBytes, "a lane shows at most 64 bytes at a time");
+    memcpy(shown_[machine().lane()], &mine, sizeof(T));
+    machine().wait(State::kAtWave, word, where);
+  }
+
+  T of(int lane) const {
+    T value;
+    memcpy(&value, shown_[lane], sizeof(T));
+    return value;
+  }
+
+ private:
+  unsigned char (*shown_)[kShownBytes];
+};
+
+}  // namespace sim
+
+template <typename T>
+T shuffle(T x, int lane, Where where = here()) {
+  const sim::Meeting<T> meeting(x, "shuffle", where);
+  if (lane < 0 || lane >= kWave) sim::machine().stop(where, "shuffle from lane %d of %d", lane, kWave);
+  return meeting.of(lane);
+}
+
+template <int Mask, typename T>
+T shuffle_xor(T x, Where where = here()) {
+  static_assert(Mask > 0 && Mask < kWave, "the partner must be a lane of the wave");
+  return sim::Meeting<T>(x, "shuffle_xor", where).of(lane_id() ^ Mask);
+}
+
+inline uint64_t ballot(bool predicate, Where where = here()) {
+  const sim::Meeting<bool> meeting(predicate, "ballot", where);
+  uint64_t set = 0;
+  for (int lane = 0; lane < kWave; ++lane) set |= static_cast<uint64_t>(meeting.of(lane)) << lane;
+  return set;
+}
+
+inline int uniform(int x, Where where = here()) {
+  const int first = sim::Meeting<int>(x, "uniform", where).of(0);
+  if (first != x) sim::machine().stop(where, "uniform: lane 0 has %d, this lane %d", first, x);
+  return x;
+}
+
+}  // namespace kgen
+
+#include "kgen/sim/launch.hpp"
+
+#pragma GCC visibility pop

@@ -1,0 +1,128 @@
+// Global memory as the simulator sees it: bounds, bytes moved, and a log that can take all writes back.
+#pragma once
+
+#include "kgen/sim/machine.hpp"
+
+namespace kgen::sim {
+
+// What a call asks of memory. Lanes that read the same bytes before their wave next meets count as one
+// access, as a coalescer makes them.
+class Traffic {
+ public:
+  int64_t bytes_read = 0;
+  int64_t bytes_written = 0;
+
+  void reset() {
+    bytes_read = bytes_written = 0;
+    log_.clear();
+    if (seen_.size() == 0) seen_.resize(kSlots);
+  }
+
+  void read(const void* address, int bytes) {
+    if (first_time(reinterpret_cast<uintptr_t>(address), bytes)) bytes_read += bytes;
+  }
+
+  void write(void* address, int bytes) {
+    bytes_written += bytes;
+    Undo undo{static_cast<char*>(address), bytes, {}};
+    memcpy(undo.old, address, bytes);
+    log_.push(undo);
+  }
+
+  void take_back() {
+    for (size_t i = log_.size(); i-- > 0;) memcpy(log_[i].at, log_[i].old, log_[i].bytes);
+    log_.clear();
+  }
+
+ private:
+  struct Undo {
+    char* at;
+    int bytes;
+    char old[16];
+  };
+  struct Seen {
+    uintptr_t address;
+    int bytes;
+    uint32_t turn;
+  };
+  static constexpr int kSlotBits = 13;
+  static constexpr size_t kSlots = size_t{1} << kSlotBits;
+  static constexpr size_t kProbes = 8;
+
+  // Whether the wave asks for these bytes first in this turn. A crowded table lets some count twice.
+  bool first_time(uintptr_t address, int bytes) {
+    const uint32_t turn = machine().turn;
+    const size_t start = address * 0x9e3779b97f4a7c15ull >> (64 - kSlotBits);
+    for (size_t i = 0; i < kProbes; ++i) {
+      Seen& slot = seen_[(start + i) % kSlots];
+      if (slot.turn != turn) {
+        slot = {address, bytes, turn};
+        return true;
+      }
+      if (slot.address == address && slot.bytes == bytes) return false;
+    }
+    return true;
+  }
+
+  Array<Undo> log_;
+  Array<Seen> seen_;
+};
+
+inline Traffic the_traffic;
+
+inline Traffic& traffic() { return the_traffic; }
+
+// Memory of the call: `elements` values of T from `address` on. Every access is checked.
+template <typename T>
+class Global {
+ public:
+  Global(int64_t address, int64_t elements) : base_(reinterpret_cast<char*>(address)), elements_(elements) {}
+
+  bool present() const { return base_ != nullptr; }
+
+  template <int N>
+  Vec<T, N> load(int64_t at, Where where = here()) const {
+    const char* from = checked<N>(at, "read", where);
+    traffic().read(from, sizeof(T) * N);
+    Vec<T, N> value;
+    memcpy(&value, from, sizeof(T) * N);
+    return value;
+  }
+  T load(int64_t at, Where where = here()) const { return load<1>(at, where)[0]; }
+
+  template <int N>
+  void store(int64_t at, const Vec<T, N>& value, Where where = here()) const {
+    char* to = checked<N>(at, "write", where);
+    traffic().write(to, sizeof(T) * N);
+    memcpy(to, &value, sizeof(T) * N);
+  }
+  void store(int64_t at, T value, Where where = here()) const { store<1>(at, Vec<T, 1>{{value}}, where); }
+
+  T compare_and_swap(int64_t at, T expected, T value, Where where = here()) const {
+    const T old = load(at, where);
+    if (old == expected) store(at, value, where);
+    return old;
+  }
+
+ private:
+  template <int N>
+  char* checked(int64_t at, const char* access, Where where) const {
+    static_assert(sizeof(T) * N <= 16, "one access moves at most 16 bytes");
+    if (base_ == nullptr) machine().stop(where, "global %s of an absent tensor", access);
+    if (at < 0 || at > elements_ - N) {
+      machine().stop(where, "out-of-range global %s of %d element(s) at %lld of %lld", access, N,
+                     static_cast<long long>(at), static_cast<long long>(elements_));
+    }
+    char* place = base_ + at * static_cast<int64_t>(sizeof(T));
+    if (reinterpret_cast<uintptr_t>(place) % alignof(Vec<T, N>) != 0) {
+      machine().stop(where, "misaligned global %s: element %lld is not on a multiple of %d bytes", access,
+                     static_cast<long long>(at), static_cast<int>(alignof(Vec<T, N>)));
+    }
+    return place;
+  }
+
+  char* base_;
+  int64_t elements_;
+};
+
+}  // namespace kgen::sim
