@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import replace
 
 from kgen import paths
 from kgen.diagnostics import Diagnostic, KgenError
@@ -29,11 +28,9 @@ def render(variant: Variant) -> Rendered:
     """
     template = _template(variant)
     marked = expand_template(paths.templates_dir(), template, context(variant))
-    body, origins = strip(marked)
     head = _head(variant, template)
-    shift = head.count("\n")
-    text = head + body.lstrip("\n")
-    shift -= len(body) - len(body.lstrip("\n"))
+    body, origins = strip(marked, first_line=head.count("\n") + 1)
+    text = head + body
     return Rendered(
         variant=variant,
         text=text,
@@ -41,7 +38,7 @@ def render(variant: Variant) -> Rendered:
         headers=headers_of(text, paths.include_dir()),
         symbol=variant.name,
         launch=_launch(variant),
-        origins=tuple(replace(origin, line=origin.line + shift) for origin in origins),
+        origins=origins,
     )
 
 

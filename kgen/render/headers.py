@@ -6,13 +6,18 @@ a header too few costs a stale kernel.
 
 from __future__ import annotations
 
+import os
 import re
-from functools import cache
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE)
+
+Includes = tuple[tuple[str, str], ...]
+"""The mark before each name (a quote or `<`), and the name."""
 
 
 def headers_of(text: str, include_dir: Path) -> tuple[str, ...]:
@@ -21,42 +26,53 @@ def headers_of(text: str, include_dir: Path) -> tuple[str, ...]:
 
     Names not found there are the system's, except that a quoted name which is nowhere raises K331.
     """
+    return _closure(_includes(text), include_dir, tuple(sorted(_state(str(include_dir)))))
+
+
+def _includes(text: str) -> Includes:
+    return tuple(_INCLUDE.findall(text))
+
+
+@lru_cache(maxsize=256)
+def _closure(includes: Includes, root: Path, state: tuple[object, ...]) -> tuple[str, ...]:
+    """What `headers_of` answers while the folder is in this state."""
     found: dict[str, None] = {}
-    _collect(text, None, include_dir, found)
+    _collect(includes, "", root, found)
     return tuple(found)
 
 
-def _collect(text: str, here: PurePosixPath | None, include_dir: Path, found: dict[str, None]) -> None:
-    for quoted, name in _includes(text):
-        header = _resolve(name, here if quoted else None, include_dir)
-        if header is None:
-            if quoted:
-                raise _missing(name, include_dir)
-            continue
-        if header not in found:
+def _state(folder: str) -> Iterator[tuple[str, int, int]]:
+    """Every file below a folder, with what changes when it is edited."""
+    with os.scandir(folder) as items:
+        for item in items:
+            if item.is_dir():
+                yield from _state(item.path)
+            else:
+                status = item.stat()
+                yield item.path, status.st_mtime_ns, status.st_size
+
+
+def _collect(includes: Includes, folder: str, root: Path, found: dict[str, None]) -> None:
+    """Add what a file in `folder`, a path below `root`, includes."""
+    for mark, name in includes:
+        header = _resolve(name, folder if mark == '"' else "", root)
+        if header is None and mark == '"':
+            raise _missing(name, root)
+        if header is not None and header not in found:
             found[header] = None
-            body = (include_dir / header).read_text(encoding="utf-8")
-            _collect(body, PurePosixPath(header).parent, include_dir, found)
+            body = (root / header).read_text(encoding="utf-8")
+            _collect(_includes(body), header.rpartition("/")[0], root, found)
 
 
-@cache
-def _includes(text: str) -> tuple[tuple[bool, str], ...]:
-    return tuple((mark == '"', name) for mark, name in _INCLUDE.findall(text))
+def _resolve(name: str, folder: str, root: Path) -> str | None:
+    """The header `name` means, seen from a header in `folder`: its path below `root`, or None."""
+    if ".." in name.split("/"):
+        return None
+    places = [f"{folder}/{name}", name] if folder else [name]
+    return next((place for place in places if (root / place).is_file()), None)
 
 
-def _resolve(name: str, here: PurePosixPath | None, include_dir: Path) -> str | None:
-    """The header `name` means, seen from a header in folder `here`."""
-    places = [PurePosixPath(name)] if here is None else [here / name, PurePosixPath(name)]
-    for place in places:
-        if ".." not in place.parts and (include_dir / place).is_file():
-            return str(place)
-    return None
-
-
-def _missing(name: str, include_dir: Path) -> KgenError:
-    known = sorted(str(PurePosixPath(p.relative_to(include_dir))) for p in include_dir.rglob("*.h*"))
-    return KgenError(
-        Diagnostic(
-            "K331", f'#include "{name}": no such header in templates/include', hint=choice_hint(name, known)
-        )
-    )
+def _missing(name: str, root: Path) -> KgenError:
+    known = sorted(p.relative_to(root).as_posix() for p in root.rglob("*.h*"))
+    message = f'#include "{name}": no such header in templates/include'
+    return KgenError(Diagnostic("K331", message, hint=choice_hint(name, known)))

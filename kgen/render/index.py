@@ -126,7 +126,13 @@ def _word(name: str) -> Expr:
 
 @lru_cache(maxsize=4096)
 def _place(place: Place) -> Expr:
-    return Int(place) if isinstance(place, int) else _words(parse_expr(place))
+    if isinstance(place, int):
+        return Int(place)
+    try:
+        return _words(parse_expr(place))
+    except KgenError as error:
+        faults = [f"'{place}': {d.message}" for d in error.diagnostics]
+        raise KgenError(Diagnostic("K335", fault) for fault in faults) from None
 
 
 def _words(expr: Expr) -> Expr:

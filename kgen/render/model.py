@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kgen.manifest import Launch
 from kgen.variants.model import Variant
 
 
-@dataclass(frozen=True)
-class LineOrigin:
+class LineOrigin(NamedTuple):
     """Rendered line `line` came from `template`:`template_line` (both 1-based)."""
 
     line: int

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import takewhile
 
 from jinja2 import Environment
 from jinja2.ext import Extension
@@ -17,6 +19,7 @@ from jinja2.lexer import Token, TokenStream
 from kgen.render.model import LineOrigin
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
+Place = tuple[str, int]
 _MARKER = re.compile(f"{_OPEN}([^{_CLOSE}]*):([0-9]+){_CLOSE}")
 
 
@@ -37,34 +40,34 @@ class MarkLines(Extension):
                 yield token
 
 
-def strip(marked: str) -> tuple[str, tuple[LineOrigin, ...]]:
-    """The text without markers, without trailing blanks and ending in one newline; and where each
-    line that a template wrote came from. A line printed whole by an expression of many lines
-    counts as coming from the line of that expression."""
+def strip(marked: str, first_line: int = 1) -> tuple[str, tuple[LineOrigin, ...]]:
+    """The text without markers, blank edges and trailing blanks, ending in one newline; and where
+    each of its lines came from, counted from `first_line`. A line printed whole by an expression
+    of many lines counts as coming from the line of that expression."""
     lines: list[str] = []
     origins: list[LineOrigin] = []
-    last: tuple[str, str] | None = None
-    for number, line in enumerate(marked.rstrip().split("\n"), start=1):
-        first, last = _places(line, last)
-        text = _MARKER.sub("", line).rstrip()
+    before: Place | None = None
+    for marked_line in marked.split("\n"):
+        text, first, last = _read(marked_line)
+        place, before = first or before, last or before
+        if not text and not lines:
+            continue
+        if text and place is not None:
+            origins.append(LineOrigin(first_line + len(lines), *place))
         lines.append(text)
-        if text and first is not None:
-            origins.append(LineOrigin(number, first[0], int(first[1])))
     return "\n".join(lines).rstrip() + "\n", tuple(origins)
 
 
-def _places(line: str, last: tuple[str, str] | None) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
-    """The place of the first visible character of a line, and the last place named on it."""
-    first = last
-    visible = False
-    end = 0
-    for match in _MARKER.finditer(line):
-        visible = visible or bool(line[end : match.start()].strip())
-        last = (match[1], match[2])
-        if not visible:
-            first = last
-        end = match.end()
-    return first, last
+@lru_cache(maxsize=1 << 14)
+def _read(line: str) -> tuple[str, Place | None, Place | None]:
+    """The text of a marked line, the place of its first visible character, and the last place
+    named on it. Variants of one operator share most of their lines."""
+    pieces = _MARKER.split(line)  # a text, then the template and the line of a marker, and so on
+    places = [(name, int(number)) for name, number in zip(pieces[1::3], pieces[2::3], strict=True)]
+    if not places:
+        return line.rstrip(), None, None
+    blank = list(takewhile(lambda text: not text.strip(), pieces[:-1:3]))
+    return "".join(pieces[::3]).rstrip(), places[len(blank) - 1] if blank else None, places[-1]
 
 
 def _mark_text(text: str, name: str, lineno: int) -> str:

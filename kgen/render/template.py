@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,20 +25,24 @@ def expand_template(root: Path, name: str, names: dict[str, Any]) -> str:
         return _environment(root).get_template(name).render(names)
     except TemplateNotFound as error:
         known = sorted(str(p.relative_to(root)) for p in root.rglob("*.j2"))
-        missing = error.name or name
+        missing = str(error.name or name)
         message = f"there is no template {missing}"
         raise KgenError(Diagnostic("K332", message, hint=choice_hint(missing, known))) from error
     except TemplateSyntaxError as error:
         span = _line_span(root, error.name or name, error.lineno)
         raise KgenError(Diagnostic("K333", error.message or "bad syntax", span)) from error
     except KgenError as error:
-        span = _failing_line(root, error)
+        place = _failing_line(root, error)
         raise KgenError(
-            Diagnostic(d.code, d.message, d.span or span, d.hint) for d in error.diagnostics
+            replace(d, span=place if d.span is None else d.span) for d in error.diagnostics
         ) from error
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        message = error.message if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
-        raise KgenError(Diagnostic("K334", message or "failed", _failing_line(root, error))) from error
+        raise KgenError(Diagnostic("K334", _message(error), _failing_line(root, error))) from error
+
+
+def _message(error: Exception) -> str:
+    text = error.message if isinstance(error, TemplateError) else None
+    return text or f"{type(error).__name__}: {error}"
 
 
 @lru_cache(maxsize=8)

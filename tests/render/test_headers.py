@@ -42,3 +42,13 @@ def test_a_missing_header_names_the_nearest(include_dir):
     with pytest.raises(KgenError, match=r"did you mean 'kgen/avx\.hpp'") as caught:
         headers_of('#include "kgen/avxx.hpp"\n', include_dir)
     assert caught.value.diagnostics[0].code == "K331"
+
+
+def test_an_edited_header_is_read_again(include_dir):
+    text = '#include "kgen/avx.hpp"\n'
+    assert headers_of(text, include_dir) == ("kgen/avx.hpp",)
+    (include_dir / "kgen/avx.hpp").write_text('#pragma once\n#include "kgen/extra.hpp"\n')
+    with pytest.raises(KgenError, match="no such header"):
+        headers_of(text, include_dir)
+    (include_dir / "kgen/extra.hpp").write_text("#pragma once\n")
+    assert headers_of(text, include_dir) == ("kgen/avx.hpp", "kgen/extra.hpp")
