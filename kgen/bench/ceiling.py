@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,21 +29,22 @@ class Ceiling:
     openmp: Runtime
     threads: int
 
-    def stream(self, data: Tensor, nbytes: int) -> None:
-        """Read the first `nbytes` of a contiguous tensor from front to back."""
-        self._call("kgen_read_stream", data.data_ptr(), nbytes)
+    def stream(self, data: Tensor, nbytes: int) -> int:
+        """Read the first `nbytes` of a contiguous tensor from front to back; their 64-bit words, xored."""
+        return self._call("kgen_read_stream", data.data_ptr(), nbytes)
 
-    def pages(self, pool: Pool, number: int) -> None:
-        """Read the pages of K and V that a table names, in its order, and nothing else."""
+    def pages(self, pool: Pool, number: int) -> int:
+        """Read the pages of K and V that a table names, in its order, and nothing else; xored."""
         table, size = pool.tables[number], pool.page_bytes
         k, v = pool.k_cache.data_ptr(), pool.v_cache.data_ptr()
-        self._call(SYMBOL, k, v, table.data_ptr(), table.numel(), size, size)
+        return self._call(SYMBOL, k, v, table.data_ptr(), table.numel(), size, size)
 
-    def _call(self, name: str, *words: int) -> None:
-        sums = torch.empty(max(self.threads, 1), dtype=torch.int64)
+    def _call(self, name: str, *words: int) -> int:
+        sums = torch.zeros(max(self.threads, 1), dtype=torch.int64)
         head = (self.openmp.parallel, self.openmp.thread_num, self.threads, sums.data_ptr())
         block = (ctypes.c_int64 * (len(head) + len(words)))(*head, *words)
         self.library[name](block)
+        return functools.reduce(operator.xor, sums.tolist())
 
 
 def ceiling(threads: int) -> Ceiling:

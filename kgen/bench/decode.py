@@ -20,7 +20,7 @@ from torch import Tensor
 from kgen import ops, reference
 from kgen.bench.ceiling import Ceiling, ceiling
 from kgen.bench.measure import Contender, Spread, alternate, ratios, spread
-from kgen.bench.peers import PEERS
+from kgen.bench.peers import PEERS, Peer
 from kgen.bench.pool import Pool, Shape, draw_pool
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.load import load_catalog
@@ -191,8 +191,14 @@ def contenders(decode: Decode, loops: Ceiling) -> dict[str, Contender]:
         "stream": lambda: loops.stream(pool.k_cache, shape.kv_bytes),
     }
     for name, peer in PEERS.items():
-        found[name] = lambda peer=peer: peer(pool.q, *gathered[next(turn)], decode.scale)
+        found[name] = _peer_call(peer, pool, gathered, turn, decode.scale)
     return found
+
+
+def _peer_call(
+    peer: Peer, pool: Pool, gathered: Sequence[tuple[Tensor, Tensor]], turn: Iterator[int], scale: float
+) -> Contender:
+    return lambda: peer(pool.q, *gathered[next(turn)], scale)
 
 
 @contextmanager

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #define KGEN_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -32,6 +33,10 @@ int64_t read_span(const char* data, int64_t bytes) {
     for (int i = 0; i < kUnroll; ++i)
       sums[i] ^= *reinterpret_cast<const Vector*>(data + at + i * kVectorBytes);
   int64_t sum = 0;
+  for (int64_t word; at + 8 <= bytes; at += 8) {
+    std::memcpy(&word, data + at, 8);
+    sum ^= word;
+  }
   for (; at < bytes; ++at) sum ^= data[at];
   for (int i = 0; i < kUnroll; ++i)
     for (size_t j = 0; j < kVectorBytes / sizeof(int64_t); ++j) sum ^= sums[i][j];

@@ -6,23 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kgen.bench.decode import Row
+from kgen.bench.overhead import OverheadRow
+from kgen.bench.params import Params
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 
 def decode_table(rows: Sequence[Row]) -> Table:
     """One line a shape; brackets hold the quartiles."""
-    from rich.table import Table
-
-    title = "paged_attention: GB/s of keys and values"
-    table = Table(
-        title=title, caption="median [quartiles]; ceiling: the same pages in table order, only read"
+    headings = ("dtype", "layout", "page", "kernel ms", "GB/s", "ceiling", "stream", "of ceiling", "of torch")
+    table = _table("paged_attention: GB/s of keys and values", (*headings, "variant"))
+    table.caption = (
+        "median [quartiles]; ceiling: the same pages in table order, only read; of torch: its best"
     )
-    for heading in ("dtype", "layout", "page", "kernel ms", "GB/s", "ceiling", "stream", "of ceiling"):
-        table.add_column(heading, justify="right")
-    table.add_column("torch's best", justify="right")
-    table.add_column("variant", overflow="fold")
     for row in rows:
         best = min(row.peers, key=lambda name: row.peers[name].median)
         share, ratio = row.of_ceiling, row.speedup
@@ -38,4 +36,55 @@ def decode_table(rows: Sequence[Row]) -> Table:
             f"{ratio.median:.2f}x {best} [{ratio.low:.2f} {ratio.high:.2f}]",
             row.variant,
         )
+    return table
+
+
+def overhead_table(rows: Sequence[OverheadRow]) -> Table:
+    """One line an operator."""
+    table = _table("cost of one small call", ("operator", "us a call", "quartiles", "first call ms"))
+    for row in rows:
+        table.add_row(
+            row.op,
+            f"{row.seconds.median * 1e6:.2f}",
+            f"{row.seconds.low * 1e6:.2f} {row.seconds.high * 1e6:.2f}",
+            f"{row.first_seconds * 1e3:.2f}",
+        )
+    return table
+
+
+def params_tables(found: Params) -> Group:
+    """What pages cost, then what partitions cost."""
+    from rich.console import Group
+
+    columns = ("block_size", "waste tokens", "waste KiB a layer", "waste %", "entries", "ms", "GB/s")
+    pages = _table("pages", columns)
+    for block in found.blocks:
+        pages.add_row(
+            str(block.block_size),
+            f"{block.waste_tokens:.1f}",
+            f"{block.waste_bytes / 1024:.1f}",
+            f"{block.waste_part:.2%}",
+            str(block.entries),
+            f"{block.seconds * 1e3:.2f}",
+            f"{block.gbps:.1f}",
+        )
+    parts = _table("partitions", ("partition_size", "partitions", "workspace KiB", "call ms", "merge us"))
+    for part in found.partitions:
+        parts.add_row(
+            str(part.partition_size),
+            str(part.partitions),
+            f"{part.workspace_bytes / 1024:.1f}",
+            f"{part.seconds * 1e3:.2f}",
+            f"{part.combine_seconds * 1e6:.1f}",
+        )
+    return Group(pages, parts)
+
+
+def _table(title: str, headings: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for heading in headings:
+        words = heading in ("operator", "variant")
+        table.add_column(heading, justify="left" if words else "right", overflow="fold")
     return table

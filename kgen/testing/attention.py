@@ -22,7 +22,7 @@ SPARE_PAGES = 3
 class PagedAttention:
     """Values of a case: seq_lens, group, num_kv_heads, softmax_scale."""
 
-    outputs = ("out", "lse")
+    outputs: tuple[str, ...] = ("out", "lse")
 
     def shapes(self, name: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for group in dict.fromkeys(values["groups"]):
@@ -31,8 +31,8 @@ class PagedAttention:
     def materialise(self, case: Case, form: Form, garbage: Garbage) -> Inputs:
         params, values, generator = case.variant.params, case.values, case.generator()
         seqs, heads = len(values["seq_lens"]), values["group"] * values["num_kv_heads"]
-        q = torch.randn(seqs, heads, params["head_dim"], generator=generator)
-        table, live = draw_table(values["seq_lens"], params["block_size"], generator)
+        q = torch.randn(seqs, heads, int(params["head_dim"]), generator=generator)
+        table, live = draw_table(values["seq_lens"], int(params["block_size"]), generator)
         caches = [draw_pages(case, live, generator, garbage) for _ in range(2)]
         layout = layout_of(case)
         placed = {
@@ -58,7 +58,9 @@ class PagedAttention:
         exact, lse = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"])
         magnitude, _ = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"].abs())
         relative = tolerance.weight_error(
-            int(inputs.case.variant.params["head_dim"]), inputs.scalars["max_seq_len"], _logit_size(inputs)
+            int(inputs.case.variant.params["head_dim"]),
+            int(inputs.scalars["max_seq_len"]),
+            _logit_size(inputs),
         )
         bound = tolerance.output_bound(exact, relative.unsqueeze(-1), magnitude, inputs["out"].dtype)
         return {"out": Expected(exact, bound), "lse": Expected(lse, tolerance.lse_bound(lse, relative))}

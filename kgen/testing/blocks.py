@@ -57,7 +57,7 @@ class CopyBlocks:
 class SwapBlocks(CopyBlocks):
     """The same between two tensors; a page may be a source and a destination, being two pages."""
 
-    outputs = ("destination",)
+    outputs: tuple[str, ...] = ("destination",)
 
     def run(self, inputs: Inputs) -> None:
         raise NotImplementedError

@@ -17,7 +17,7 @@ from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache
 class ReshapeAndCache:
     """Values of a case: tokens, num_kv_heads, padding (tokens whose slot is -1)."""
 
-    outputs = ("k_cache", "v_cache")
+    outputs: tuple[str, ...] = ("k_cache", "v_cache")
 
     def shapes(self, name: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield name, values

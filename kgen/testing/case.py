@@ -55,7 +55,7 @@ class Fault:
     """A way to spoil a call so that it must raise with its outputs untouched."""
 
     name: str
-    spoil: Callable[[Inputs], None]
+    spoil: Callable[[Inputs], object]
 
 
 class Adapter(Protocol):

@@ -16,7 +16,7 @@ from kgen.testing.memory import DTYPES, Form, Garbage, place, place_output
 class MergeStates:
     """Values of a case: rows, heads, states. The first row is empty; a third of the others' states are."""
 
-    outputs = ("out", "lse")
+    outputs: tuple[str, ...] = ("out", "lse")
 
     def shapes(self, name: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield name, values

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kgen.diagnostics import KgenError
 from kgen.spec.evaluate import environment, evaluate_expr
+from kgen.targets.host import host_features
 from kgen.testing.attention import PagedAttention
 from kgen.testing.blocks import CopyBlocks, SwapBlocks
 from kgen.testing.cache import ReshapeAndCache
@@ -38,6 +39,16 @@ def cases(variant: Variant) -> list[Case]:
             for name, concrete in ADAPTERS[variant.op.name].shapes(test.name, values):
                 found.append(Case(name, variant, concrete))
     return found
+
+
+def unrunnable(variant: Variant) -> str:
+    """Why this machine cannot run the variant; empty where it can."""
+    if variant.simulated:
+        return ""
+    if variant.target.family != "cpu":
+        return f"no {variant.target.name} device"
+    lacking = [flag for flag in variant.target.requires if flag not in host_features()]
+    return f"host lacks {', '.join(lacking)}" if lacking else ""
 
 
 def materialise(case: Case, form: Form = PLAIN) -> Inputs:
@@ -74,6 +85,9 @@ def compare(expected: Mapping[str, Expected], got: Mapping[str, Tensor]) -> list
 def check(case: Case) -> Outcome:
     """Compare with the oracle; then the same call in other memory must give the same bits; then
     every faulty call must raise and write nothing."""
+    why = unrunnable(case.variant)
+    if why:
+        return Outcome(case.variant.name, case.name, skipped=why)
     start = time.perf_counter()
     try:
         problems = _problems(case)
