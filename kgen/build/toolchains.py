@@ -79,7 +79,7 @@ class Toolchain:
 def for_target(target: TargetSpec, simulated: bool) -> Toolchain:
     """The toolchain of a variant. Raises KgenError (K402, K403)."""
     if simulated:
-        return host("sim", ("-DKGEN_SIM=1",))
+        return host("sim", ("-DKGEN_SIM=1", "-O1"))  # compile time is most of a simulated call
     if target.compiler == "hip":
         return _hip(target)
     if target.compiler == "nvcc":

@@ -2,11 +2,13 @@
 
 p let op target symbol simulated     values; `p.head_dim`, `let.split`, `target.wave`
 args_struct                          the text of `struct Args`
+abi                                  version of the argument block
 errors                               error codes by name, `errors.block_id`
 ctype(dtype)                         the C++ type, `kgen::bf16`
 k_order v_order                      axis orders of the caches (only with a known layout)
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
+kernels                              the launches of a GPU variant: symbol, x, y, z, block
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
-from kgen.manifest import ERRORS, Scalar
+from kgen.manifest import ABI_VERSION, ERRORS, Scalar
 from kgen.render.abi import args_struct
 from kgen.render.index import Indexer
+from kgen.render.launch import kernels_of
 from kgen.variants.model import Variant
 
 CTYPES: Mapping[str, str] = {
@@ -60,7 +63,9 @@ def context(variant: Variant) -> dict[str, Any]:
         "simulated": variant.simulated,
         "symbol": variant.name,
         "args_struct": args_struct(variant.op),
+        "abi": ABI_VERSION,
         "errors": Names("error code named", ERRORS),
+        "kernels": kernels_of(variant),
         "ctype": ctype,
         "index": indexer.index,
         "extent": indexer.extent,

@@ -107,11 +107,14 @@ class VariantSpec:
 
 @dataclass(frozen=True)
 class GridSpec:
-    family: str  # cpu or gpu
+    """One kernel launch. `name` is the family group, or the group and the kernel's suffix."""
+
+    name: str
     x: Expr
     y: Expr
     z: Expr
     block: Expr
+    when: Expr | None = None  # variants that need it; None: all
 
 
 @dataclass(frozen=True)

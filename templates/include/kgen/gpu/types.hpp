@@ -57,6 +57,9 @@ KGEN_DEVICE uint16_t bf16_of(float value) {
 
 }  // namespace bits
 
+// A word of the argument block that holds the bits of a double.
+KGEN_DEVICE double real(int64_t word) { return bits::cast<double>(word); }
+
 KGEN_DEVICE float to_float(float value) { return value; }
 KGEN_DEVICE float to_float(bf16 value) { return bits::cast<float>(static_cast<uint32_t>(value.bits) << 16); }
 KGEN_DEVICE float to_float(f16 value);  // by the back end

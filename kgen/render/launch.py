@@ -1,0 +1,89 @@
+"""How a GPU variant is launched: the grids of its operator, as data for dispatch and as C++.
+
+The grid named after the family group (`gpu`) is the kernel with the variant's own name. A grid
+`gpu_combine` is a second kernel `<name>_combine`, launched after it where its `when` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kgen.manifest import Launch, Scalar
+from kgen.render.cpp import print_cpp, simplify
+from kgen.spec.evaluate import evaluate_expr, inline
+from kgen.spec.model import GridSpec
+from kgen.syntax.ast import Attr, Expr, Float, Int, Name, names_of, rebuild
+from kgen.variants.model import Variant
+from kgen.variants.policy import code_of
+from kgen.variants.rules import family_group
+from kgen.variants.scope import Scope
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch as a template prints it: x, y and z are C++ over the argument block `a`."""
+
+    symbol: str
+    x: str
+    y: str
+    z: str
+    block: int
+
+
+def launch_of(variant: Variant) -> Launch | None:
+    """The launches in order; None on a CPU, whose kernels share out the work themselves."""
+    chain: Launch | None = None
+    for grid in reversed(_grids(variant)):
+        codes = (code_of(variant.op, grid.x), code_of(variant.op, grid.y), code_of(variant.op, grid.z))
+        chain = Launch(codes, _block(variant, grid), symbol=_symbol(variant, grid), then=chain)
+    return chain
+
+
+def kernels_of(variant: Variant) -> tuple[Kernel, ...]:
+    """The same as C++ text."""
+    return tuple(_kernel(variant, grid) for grid in _grids(variant))
+
+
+def _kernel(variant: Variant, grid: GridSpec) -> Kernel:
+    x, y, z = (_text(variant, extent) for extent in (grid.x, grid.y, grid.z))
+    return Kernel(_symbol(variant, grid), x, y, z, _block(variant, grid))
+
+
+def _grids(variant: Variant) -> list[GridSpec]:
+    group = family_group(variant.target)
+    if group == "cpu":
+        return []
+    scope = Scope(variant.op, variant.params, variant.target)
+    return [
+        grid
+        for name, grid in variant.op.grids.items()
+        if name.partition("_")[0] == group and (grid.when is None or evaluate_expr(grid.when, scope))
+    ]
+
+
+def _symbol(variant: Variant, grid: GridSpec) -> str:
+    _, mark, suffix = grid.name.partition("_")
+    return f"{variant.name}{mark}{suffix}"
+
+
+def _block(variant: Variant, grid: GridSpec) -> int:
+    return int(evaluate_expr(grid.block, Scope(variant.op, variant.params, variant.target)))
+
+
+def _text(variant: Variant, expr: Expr) -> str:
+    scope = Scope(variant.op, variant.params, variant.target)
+    filled = _fill(inline(expr, variant.op.lets), scope)
+    bounds = dict.fromkeys(names_of(filled), (0, None))
+    return print_cpp(simplify(filled, bounds), bounds)
+
+
+def _fill(expr: Expr, values: Mapping[str, Scalar]) -> Expr:
+    """Parameters and target fields by their values; what is left is a word of the block."""
+    if isinstance(expr, Name | Attr):
+        name = expr.dotted if isinstance(expr, Attr) else expr.name
+        if name not in values:
+            return Name(f"a.{name}")
+        value = values[name]
+        return Float(value) if isinstance(value, float) else Int(int(value))
+    return rebuild(expr, lambda part: _fill(part, values))
