@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kgen import paths
+from kgen import env, paths
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.dispatch.model import Built, Compiler
 from kgen.manifest import Entry, Policy, Scalar
 from kgen.spec.catalog import Catalog
 from kgen.variants.model import Matrix, Rejected, Variant
+
+if TYPE_CHECKING:
+    from kgen.build.progress import Mode, Reporter
+    from kgen.dispatch.dispatcher import Dispatcher
+
+log = logging.getLogger("kgen")
 
 ON_DEMAND = "on-demand"
 
@@ -44,12 +52,14 @@ def build(build_spec: str | Path, arch: str | None = None, jobs: int | None = No
     return entries
 
 
-def build_variants(variants: Sequence[Variant], jobs: int | None = None) -> tuple[Entry, ...]:
+def build_variants(
+    variants: Sequence[Variant], jobs: int | None = None, progress: Mode | Reporter = "auto"
+) -> tuple[Entry, ...]:
     """Render and build variants; entries in the same order."""
     from kgen.build.build import build as build_rendered
     from kgen.render.emit import render
 
-    return build_rendered([render(variant) for variant in variants], jobs=jobs)
+    return build_rendered([render(variant) for variant in variants], jobs=jobs, progress=progress)
 
 
 def jit(op: str, params: Mapping[str, Scalar]) -> Entry:
@@ -62,9 +72,17 @@ def jit(op: str, params: Mapping[str, Scalar]) -> Entry:
     variant = _variant(op, params)
     if isinstance(variant, Rejected):
         raise KgenError(_refusal(variant))
-    (entry,) = build_variants([variant])
+    (entry,) = build_variants([variant], progress=_LogLine())
     register_library(ON_DEMAND, [entry], _policies([variant]), keep=True)
     return entry
+
+
+def dispatcher() -> Dispatcher:
+    """The dispatcher behind `kgen.ops`."""
+    from kgen.dispatch import ops
+
+    ops.install(compiler)
+    return ops.dispatcher()
 
 
 def compiler() -> Compiler:
@@ -102,7 +120,8 @@ class _Compiler:
 
 
 def build_binding() -> Path | None:
-    """The compiled launcher for this Python; None where Python's or pybind11's headers are missing.
+    """The compiled launcher for this Python; None where Python's or pybind11's headers are missing,
+    or where it is not built and KGEN_JIT=0.
 
     Raises KgenError (K4xx) where it does not compile.
     """
@@ -115,11 +134,29 @@ def build_binding() -> Path | None:
     return build_shared(
         source.read_text(encoding="utf-8"),
         "kgen_binding",
-        ("-std=c++17", "-fvisibility=hidden"),
+        ("-O1",),
         symbol="PyInit_kgen_binding",
         includes=headers,
         identity=python_identity(),
+        progress=_LogLine(),
+        compile=env.jit(),
     )
+
+
+class _LogLine:
+    """Tells of a build on demand in one line of the log; of one that is done already in none."""
+
+    def begin(self, total: int, jobs: int) -> None: ...
+
+    def started(self, name: str) -> None:
+        log.warning("building %s (once; it is kept in the cache)", name)
+
+    def finished(self, name: str, seconds: float, ok: bool) -> None: ...
+
+    def waiting(self, name: str, holder: str) -> None:
+        log.info("waiting for %s, which %s builds", name, holder)
+
+    def end(self) -> None: ...
 
 
 @functools.cache

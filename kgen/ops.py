@@ -1,7 +1,7 @@
 """The operators of kgen on torch tensors; see each for shapes and units.
 
-    from kgen import ops
-    out = ops.paged_attention(q, k_cache, v_cache, block_table, seq_lens, max_seq_len=4096)
+from kgen import ops
+out = ops.paged_attention(q, k_cache, v_cache, block_table, seq_lens, max_seq_len=4096)
 """
 
 from __future__ import annotations

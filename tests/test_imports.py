@@ -18,10 +18,21 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kgen"
 
-BASE = ("diagnostics", "env", "paths", "layout", "manifest", "manifest_read", "semantics")
+BASE = ("diagnostics", "env", "paths", "layout", "manifest", "manifest_read", "arithmetic", "semantics")
 COMPILE = ("syntax", "spec", "targets", "variants", "render", "build")  # each may import those before it
 RUN = ("metadata", "dispatch", "ops", "runtime")
-ACROSS = ("reference", "testing", "bench", "tune", "integrations", "api", "demo", "commands", "cli", "__main__")
+ACROSS = (
+    "reference",
+    "testing",
+    "bench",
+    "tune",
+    "integrations",
+    "api",
+    "demo",
+    "commands",
+    "cli",
+    "__main__",
+)
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "__init__": ("ops",),
@@ -31,18 +42,19 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "layout": ("diagnostics",),
     "manifest": ("diagnostics",),
     "manifest_read": ("manifest", "layout", "diagnostics"),
-    "semantics": ("manifest", "diagnostics"),
+    "arithmetic": ("diagnostics",),
+    "semantics": ("arithmetic", "manifest", "diagnostics"),
     **{room: (*BASE, *COMPILE[:place]) for place, room in enumerate(COMPILE)},
     "metadata": ("diagnostics", "layout"),
     "dispatch": (*BASE, "metadata"),
-    "ops": (*BASE, "metadata", "dispatch"),
+    "ops": (*BASE, "metadata", "dispatch", "api"),
     "runtime": ("diagnostics", "env", "layout", "metadata"),
     "reference": ("diagnostics", "layout"),
     "testing": (*BASE, *COMPILE, *RUN, "reference", "api"),
     "bench": (*BASE, *COMPILE, *RUN, "reference", "testing", "api"),
     "tune": (*BASE, *COMPILE, *RUN, "reference", "testing", "bench", "api"),
     "integrations": ("diagnostics", "env", "layout", *RUN),
-    "api": (*BASE, *COMPILE, *RUN),
+    "api": (*BASE, *COMPILE, "metadata", "dispatch", "runtime"),
     "demo": (*BASE, *COMPILE, *RUN, *ACROSS[:6]),
     "commands": (*BASE, *COMPILE, *RUN, *ACROSS[:7]),
     "cli": ("diagnostics", "commands"),
@@ -107,7 +119,9 @@ def test_no_forbidden_arrow():
 
 
 def test_every_room_has_rules():
-    rooms = {p.stem if p.is_file() else p.name for p in PACKAGE.iterdir() if p.name not in ("__pycache__", "_data")}
+    rooms = {
+        p.stem if p.is_file() else p.name for p in PACKAGE.iterdir() if p.name not in ("__pycache__", "_data")
+    }
     assert {r for r in rooms if r != "py.typed" and not r.startswith("py")} - set(ALLOWED) == set()
 
 

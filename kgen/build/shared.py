@@ -27,8 +27,10 @@ def build_shared(
     identity: str = "",
     cache_dir: Path | None = None,
     progress: Mode | Reporter = "auto",
-) -> Path:
-    """The path of the shared library this source compiles to with the host's compiler.
+    compile: bool = True,
+) -> Path | None:
+    """The path of the shared library this source compiles to with the host's compiler; None where
+    it is not in the cache and `compile` is off.
 
     `symbol` must be visible in it (`PyInit_<name>` for a Python module). `flags` enter the key;
     `includes` are folders of foreign headers, which do not: `identity` says which version of
@@ -54,6 +56,8 @@ def build_shared(
     more = tuple(word for folder in includes for word in ("-isystem", str(folder)))
     job = keyed(Job(entry, source_text, "source.cpp", headers, toolchain, more=more), identity)
     cache = Cache(cache_dir or paths.cache_dir())
+    if not compile and cache.lookup(job.key) is None:
+        return None
     (built,) = build_jobs([job], cache, None, reporter(progress))
     return cache.root / built.artefact
 

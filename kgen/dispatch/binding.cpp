@@ -7,14 +7,12 @@
 // Python attributes; nothing of torch is linked.
 
 #include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 extern char** environ;
@@ -92,31 +90,41 @@ uint64_t hash_text(uint64_t h, const char* text) {
   return h;
 }
 
+// ---- Reading what Python hands over ---------------------------------------------------------------
+
+std::vector<int64_t> numbers(py::handle sequence) {
+  std::vector<int64_t> found;
+  for (py::handle item : sequence) found.push_back(item.cast<int64_t>());
+  return found;
+}
+
 // ---- Plans --------------------------------------------------------------------------------------
+
+constexpr const char* kPlanName = "kgen.Plan";
 
 struct Plan {
   Kernel kernel;  // null: there is nothing to do
   Words words;
-  std::vector<int> tensor_places;  // per tensor argument; -1 where the block has no word for it
-  std::vector<int> scalar_places;
-  std::vector<std::pair<int, int64_t>> workspace;
+  Words tensor_places;  // per tensor argument; -1 where the block has no word for it
+  Words scalar_places;
+  Words workspace_places;
+  Words workspace_offsets;
   int64_t workspace_size;
   int64_t threads;  // 0: ask torch
   int64_t* calls;   // raised by one at each launch
   py::object record;
 
-  Plan(uint64_t address, Words words, std::vector<int> tensor_places, std::vector<int> scalar_places,
-       std::vector<std::pair<int, int64_t>> workspace, int64_t workspace_size, int64_t threads,
-       uint64_t calls, py::object record)
-      : kernel(reinterpret_cast<Kernel>(address)),
-        words(std::move(words)),
-        tensor_places(std::move(tensor_places)),
-        scalar_places(std::move(scalar_places)),
-        workspace(std::move(workspace)),
-        workspace_size(workspace_size),
-        threads(threads),
-        calls(reinterpret_cast<int64_t*>(calls)),
-        record(std::move(record)) {}
+  explicit Plan(const py::dict& from)
+      : kernel(reinterpret_cast<Kernel>(from["address"].cast<int64_t>())),
+        words(numbers(from["words"])),
+        tensor_places(numbers(from["tensor_places"])),
+        scalar_places(numbers(from["scalar_places"])),
+        workspace_places(numbers(from["workspace_places"])),
+        workspace_offsets(numbers(from["workspace_offsets"])),
+        workspace_size(from["workspace_size"].cast<int64_t>()),
+        threads(from["threads"].cast<int64_t>()),
+        calls(reinterpret_cast<int64_t*>(from["calls"].cast<int64_t>())),
+        record(from["record"]) {}
 };
 
 struct Kept {
@@ -134,24 +142,29 @@ struct Scalar {
 };
 
 struct Services {
-  py::object make_plan;      // (*arguments) -> Plan
-  py::object fail;           // (record, code, row, index, value), raises
-  py::object workspace;      // (bytes) -> address
-  py::object num_threads;    // () -> int
-  py::object dispatch_depth; // () -> int: active dispatch modes
+  py::object make_plan;       // (*arguments) -> what `plan` made
+  py::object fail;            // (record, status, code, row, index, value), raises
+  py::object workspace;       // (bytes) -> address
+  py::object num_threads;     // () -> int
+  py::object dispatch_depth;  // () -> int: active dispatch modes
 };
 
 class Caller {
  public:
-  Caller(int tensors, std::vector<Scalar> scalars, int keywords, std::vector<std::string> environment,
-         std::vector<py::object> tensor_types, py::object exchange, Services services)
-      : tensors_(tensors),
-        scalars_(std::move(scalars)),
-        keywords_(keywords),
-        environment_(std::move(environment)),
-        tensor_types_(std::move(tensor_types)),
-        services_(std::move(services)) {
-    for (auto& name : environment_) name += "=";
+  explicit Caller(const py::dict& from)
+      : tensors_(from["tensors"].cast<int>()),
+        keywords_(from["keywords"].cast<int>()),
+        services_{from["make_plan"], from["fail"], from["workspace"], from["num_threads"],
+                  from["dispatch_depth"]} {
+    for (py::handle kind : from["scalars"]) {
+      scalars_.push_back({kind[py::int_(0)].cast<bool>(), kind[py::int_(1)].cast<bool>()});
+    }
+    for (py::handle name : from["environment"]) environment_.push_back(name.cast<std::string>() + "=");
+    for (py::handle type : from["tensor_types"]) {
+      tensor_types_.push_back(py::reinterpret_borrow<py::object>(type));
+    }
+    if (arguments() > kMaxWords) throw py::value_error("too many arguments");
+    const py::object exchange = from["exchange"];
     if (!exchange.is_none()) {
       auto* table = static_cast<DlExchange*>(PyCapsule_GetPointer(exchange.ptr(), "dlpack_exchange_api"));
       if (table == nullptr) throw py::error_already_set();
@@ -161,9 +174,8 @@ class Caller {
 
   // Py_True: done. Py_False: these arguments must go through torch's dispatcher. Null: raised.
   PyObject* call(PyObject* const* args, Py_ssize_t count) {
-    if (count != tensors_ + static_cast<Py_ssize_t>(scalars_.size()) + keywords_) {
-      PyErr_Format(PyExc_TypeError, "expected %d arguments, got %zd",
-                   tensors_ + static_cast<int>(scalars_.size()) + keywords_, count);
+    if (count != arguments()) {
+      PyErr_Format(PyExc_TypeError, "expected %d arguments, got %zd", arguments(), count);
       return nullptr;
     }
     if (in_dispatch_mode()) return done(false);
@@ -186,14 +198,8 @@ class Caller {
     return launch(*kept->plan, pointers, values, args + tensors_) ? done(true) : nullptr;
   }
 
-  void clear() {
-    table_.clear();
-    plans_ = 0;
-  }
-  size_t size() const { return plans_; }
-  bool uses_exchange() const { return read_ != nullptr; }
-
  private:
+  int arguments() const { return tensors_ + static_cast<int>(scalars_.size()) + keywords_; }
   static PyObject* done(bool value) { return PyBool_FromLong(value); }
 
   bool in_dispatch_mode() {
@@ -357,8 +363,12 @@ class Caller {
     for (int i = 0; i < keywords_; ++i) {
       keywords[i] = py::reinterpret_borrow<py::object>(args[count - keywords_ + i]);
     }
-    const Plan* plan = made.cast<const Plan*>();
-    if (plans_ >= kMaxPlans) clear();
+    const auto* plan = static_cast<const Plan*>(PyCapsule_GetPointer(made.ptr(), kPlanName));
+    if (plan == nullptr) return nullptr;
+    if (plans_ >= kMaxPlans) {
+      table_.clear();
+      plans_ = 0;
+    }
     auto& bucket = table_[hash];
     bucket.push_back(Kept{Words(key.word, key.word + key.size), keywords, made, plan});
     ++plans_;
@@ -394,7 +404,9 @@ class Caller {
         steal(PyObject_CallOneArg(services_.workspace.ptr(), py::int_(plan.workspace_size).ptr()));
     if (!address) return false;
     const int64_t base = PyLong_AsLongLong(address.ptr());
-    for (const auto& [place, offset] : plan.workspace) block[place] = base + offset;
+    for (size_t i = 0; i < plan.workspace_places.size(); ++i) {
+      block[plan.workspace_places[i]] = base + plan.workspace_offsets[i];
+    }
     return PyErr_Occurred() == nullptr;
   }
 
@@ -446,54 +458,37 @@ PyObject* call_caller(PyObject* self, PyObject* const* args, Py_ssize_t count) {
 PyMethodDef call_method = {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_caller)),
                            METH_FASTCALL, "(*tensors, *scalars, *keywords) -> bool"};
 
-// A plain built-in function that holds the caller: the cheapest thing Python can call.
-py::object function_of(const std::shared_ptr<Caller>& caller) {
-  auto* held = new std::shared_ptr<Caller>(caller);
-  PyObject* capsule = PyCapsule_New(caller.get(), nullptr, [](PyObject* object) {
-    delete static_cast<std::shared_ptr<Caller>*>(PyCapsule_GetContext(object));
-  });
-  if (capsule == nullptr || PyCapsule_SetContext(capsule, held) != 0) throw py::error_already_set();
+template <class T>
+void release(PyObject* capsule) {
+  delete static_cast<T*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)));
+}
+
+// A plan, as a capsule.
+py::object make_plan(const py::dict& from) {
+  auto plan = std::make_unique<Plan>(from);
+  if (plan->words.size() > kMaxWords) throw py::value_error("the argument block is too large");
+  PyObject* capsule = PyCapsule_New(plan.get(), kPlanName, release<Plan>);
+  if (capsule == nullptr) throw py::error_already_set();
+  plan.release();
+  return py::reinterpret_steal<py::object>(capsule);
+}
+
+// A caller, as a plain built-in function that holds it: the cheapest thing Python can call.
+py::object make_caller(const py::dict& from) {
+  auto caller = std::make_unique<Caller>(from);
+  PyObject* capsule = PyCapsule_New(caller.get(), nullptr, release<Caller>);
+  if (capsule == nullptr) throw py::error_already_set();
+  caller.release();
   PyObject* function = PyCFunction_NewEx(&call_method, capsule, nullptr);
   Py_DECREF(capsule);
   if (function == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(function);
 }
 
-std::shared_ptr<Caller> make_caller(int tensors, const std::vector<std::pair<bool, bool>>& scalars,
-                                    int keywords, std::vector<std::string> environment,
-                                    std::vector<py::object> tensor_types, py::object exchange,
-                                    py::object make_plan, py::object fail, py::object workspace,
-                                    py::object num_threads, py::object dispatch_depth) {
-  if (tensors + static_cast<int>(scalars.size()) + keywords > kMaxWords) {
-    throw py::value_error("too many arguments");
-  }
-  std::vector<Scalar> kinds;
-  for (const auto& [is_float, steers] : scalars) kinds.push_back({is_float, steers});
-  return std::make_shared<Caller>(
-      tensors, std::move(kinds), keywords, std::move(environment), std::move(tensor_types),
-      std::move(exchange),
-      Services{std::move(make_plan), std::move(fail), std::move(workspace), std::move(num_threads),
-               std::move(dispatch_depth)});
-}
-
 }  // namespace
 
 PYBIND11_MODULE(kgen_binding, module) {
   module.doc() = "The generic launcher of kgen's kernels.";
-  py::class_<Plan>(module, "Plan")
-      .def(py::init<uint64_t, Words, std::vector<int>, std::vector<int>,
-                    std::vector<std::pair<int, int64_t>>, int64_t, int64_t, uint64_t, py::object>(),
-           py::arg("address"), py::arg("words"), py::arg("tensor_places"), py::arg("scalar_places"),
-           py::arg("workspace"), py::arg("workspace_size"), py::arg("threads"),
-           py::arg("calls"), py::arg("record"))
-      .def_readonly("record", &Plan::record);
-  py::class_<Caller, std::shared_ptr<Caller>>(module, "Caller")
-      .def(py::init(&make_caller), py::arg("tensors"), py::arg("scalars"), py::arg("keywords"),
-           py::arg("environment"), py::arg("tensor_types"), py::arg("exchange"), py::arg("make_plan"),
-           py::arg("fail"), py::arg("workspace"), py::arg("num_threads"), py::arg("dispatch_depth"))
-      .def_property_readonly("call", &function_of)
-      .def_property_readonly("uses_exchange", &Caller::uses_exchange)
-      .def("clear", &Caller::clear)
-      .def("__len__", &Caller::size);
-  module.attr("MAX_WORDS") = kMaxWords;
+  module.def("plan", &make_plan);
+  module.def("caller", &make_caller);
 }

@@ -42,7 +42,9 @@ _DTYPES: Mapping[torch.dtype, str] = {
 def view(tensor: torch.Tensor) -> View:
     """What binding sees of a tensor."""
     if tensor.layout != torch.strided:
-        raise fault("K513", f"a tensor is {str(tensor.layout).removeprefix('torch.')}; kernels read strided ones")
+        raise fault(
+            "K513", f"a tensor is {str(tensor.layout).removeprefix('torch.')}; kernels read strided ones"
+        )
     dtype = _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
     return View(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(tensor.device))
 
@@ -259,5 +261,3 @@ def _others(groups: Mapping[str, list[Built]], native: str) -> list[str]:
     """Other archs whose kernels this machine runs, those that use most of it first."""
     names = [name for name in groups if name != native and not name.startswith("sim:")]
     return sorted(names, key=lambda name: (-len(groups[name][0].entry.requires), name))
-
-

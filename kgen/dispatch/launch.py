@@ -74,33 +74,36 @@ def compiled_caller(binding: ModuleType, signature: Signature, services: Service
     def make_plan(*arguments: Any) -> Any:
         return _compiled_plan(binding, signature, services.make_plan(*arguments))
 
-    caller = binding.Caller(
-        tensors=len(signature.tensors),
-        scalars=[(is_float, name in signature.steering) for name, is_float in signature.scalars.items()],
-        keywords=len(signature.keywords),
-        environment=list(signature.environment),
-        tensor_types=list(_TENSOR_TYPES),
-        exchange=getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
-        make_plan=make_plan,
-        fail=services.fail,
-        workspace=services.workspace,
-        num_threads=torch.get_num_threads,
-        dispatch_depth=torch._C._len_torch_dispatch_stack,
-    )
-    return caller.call
+    caller = {
+        "tensors": len(signature.tensors),
+        "scalars": [(is_float, name in signature.steering) for name, is_float in signature.scalars.items()],
+        "keywords": len(signature.keywords),
+        "environment": signature.environment,
+        "tensor_types": _TENSOR_TYPES,
+        "exchange": getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
+        "make_plan": make_plan,
+        "fail": services.fail,
+        "workspace": services.workspace,
+        "num_threads": torch.get_num_threads,
+        "dispatch_depth": torch._C._len_torch_dispatch_stack,
+    }
+    return binding.caller(caller)
 
 
 def _compiled_plan(binding: ModuleType, signature: Signature, plan: Plan) -> Any:
-    return binding.Plan(
-        address=plan.address,
-        words=list(_with_threads(plan)),
-        tensor_places=[plan.pointers.get(name, -1) for name in signature.tensors],
-        scalar_places=[plan.scalars.get(name, -1) for name in signature.scalars],
-        workspace=list(plan.workspace),
-        workspace_size=plan.workspace_size,
-        threads=plan.threads,
-        calls=ctypes.addressof(plan.calls),
-        record=plan,
+    return binding.plan(
+        {
+            "address": plan.address,
+            "words": _with_threads(plan),
+            "tensor_places": [plan.pointers.get(name, -1) for name in signature.tensors],
+            "scalar_places": [plan.scalars.get(name, -1) for name in signature.scalars],
+            "workspace_places": [place for place, _ in plan.workspace],
+            "workspace_offsets": [offset for _, offset in plan.workspace],
+            "workspace_size": plan.workspace_size,
+            "threads": plan.threads,
+            "calls": ctypes.addressof(plan.calls),
+            "record": plan,
+        }
     )
 
 

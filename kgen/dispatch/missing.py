@@ -23,16 +23,17 @@ def missing_variant(policy: Policy, selection: Selection, registry: Registry) ->
     notes += [f"nearest built: {kernel.entry.name} ({_differences(selection, kernel)})" for kernel in near]
     notes += [] if near else [f"no variant of {policy.op} is built"]
     notes += [f"passed over {skip.name}: {skip.reason}" for skip in registry.skipped()[:NEAREST]]
-    hint = "add these lines to a build spec and run `kgen build` on it:\n" + build_lines(policy, selection.params)
+    hint = "add these lines to a build spec and run `kgen build` on it:\n" + build_lines(
+        policy, selection.params
+    )
     return KgenError(Diagnostic("K520", message, hint=hint, notes=tuple(notes)))
 
 
 def build_lines(policy: Policy, params: Names) -> str:
     """The YAML of a build spec's entry for one variant; defaults are left out."""
+    axes = [p.name for p in policy.params if not _is_default(policy, p.name, params)]
     lines = ["variants:", f"  - op: {policy.op}", "    axes:"]
-    for rule in policy.params:
-        if not _is_default(policy, rule.name, params):
-            lines.append(f"      {rule.name}: [{params[rule.name]}]")
+    lines += [f"      {name}: [{params[name]}]" for name in axes]
     return "\n".join(f"      {line}" for line in lines)
 
 
@@ -67,5 +68,7 @@ def _gap(a: Scalar, b: Scalar | None) -> float:
 
 def _differences(selection: Selection, kernel: Built) -> str:
     params, other = selection.params, kernel.entry.params
-    different = [f"{name} {other.get(name)}, not {value}" for name, value in params.items() if value != other.get(name)]
+    different = [
+        f"{name} {other.get(name)}, not {value}" for name, value in params.items() if value != other.get(name)
+    ]
     return "; ".join(different) or "the same parameters"

@@ -1,6 +1,6 @@
 """The data that pass between the steps of a call: arguments, facts, choices, kernels.
 
-    arguments -> Call -> bind -> Bound -> select -> Selection -> plan -> launch
+arguments -> Call -> bind -> Bound -> select -> Selection -> plan -> launch
 """
 
 from __future__ import annotations

@@ -40,10 +40,11 @@ _CALLS = _Calls()
 
 
 def install(compiler: Callable[[], Compiler]) -> None:
-    """Say where policies and kernels that are not built come from."""
+    """Say where policies and kernels that are not built come from; a second time changes nothing."""
     global _compiler
-    _compiler = compiler
-    reset()
+    if _compiler is not compiler:
+        _compiler = compiler
+        reset()
 
 
 def dispatcher() -> Dispatcher:
@@ -179,9 +180,7 @@ def reshape_and_cache(
         torch.ops.kgen.reshape_and_cache(key, value, k_cache, v_cache, slot_mapping, layout, arch)
 
 
-def copy_blocks(
-    caches: Tensor | Sequence[Tensor], block_mapping: Tensor, *, arch: str | None = None
-) -> None:
+def copy_blocks(caches: Tensor | Sequence[Tensor], block_mapping: Tensor, *, arch: str | None = None) -> None:
     """Copy whole pages inside caches, as copy-on-write asks.
 
     caches: one cache or several (of all layers, of keys and of values) with the same number of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from kgen.dispatch import codes
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Bound, Names, Selection
-from kgen.manifest import ABI_VERSION, ArgumentRule, Policy, Scalar, Word
+from kgen.manifest import ABI_VERSION, ArgumentRule, Code, Policy, Scalar, Word
 from kgen.semantics import DTYPES, evaluate
 
 Defaults = Mapping[str, Callable[[Names], float]]
@@ -60,8 +60,8 @@ def steering_scalars(policy: Policy) -> frozenset[str]:
     return frozenset(a.name for a in policy.arguments if a.kind in ("int", "float") and a.name in used)
 
 
-def _expressions(policy: Policy) -> list[object]:
-    found: list[object] = [code for _, code in policy.facts]
+def _expressions(policy: Policy) -> list[Code]:
+    found: list[Code] = [code for _, code in policy.facts]
     found += [guard.check for guard in policy.guards]
     for rule in policy.select:
         found += [rule.want, *rule.policies.values()]
@@ -128,7 +128,9 @@ class _Filler:
         if word.name in _HEADER_POINTERS:
             return 0
         if word.kind not in self.kinds:
-            raise fault("K530", f"{self.policy.op}: argument word {word.name} is of unknown kind '{word.kind}'")
+            raise fault(
+                "K530", f"{self.policy.op}: argument word {word.name} is of unknown kind '{word.kind}'"
+            )
         return self.kinds[word.kind](word)
 
     def _stride(self, word: Word) -> int:

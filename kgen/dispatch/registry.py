@@ -133,7 +133,9 @@ class Registry:
             return error.diagnostics[0].message
         if current.spec_hash == policy.spec_hash:
             return None
-        return f"built from another spec of {policy.op} ({policy.spec_hash[:12]}; now {current.spec_hash[:12]})"
+        return (
+            f"built from another spec of {policy.op} ({policy.spec_hash[:12]}; now {current.spec_hash[:12]})"
+        )
 
     def _unfit(self, entry: Entry) -> str | None:
         if entry.abi != ABI_VERSION:
@@ -187,5 +189,3 @@ def by_arch(kernels: Iterable[Built]) -> Mapping[str, list[Built]]:
     for kernel in kernels:
         groups.setdefault(str(kernel.entry.params.get("arch", kernel.entry.target)), []).append(kernel)
     return groups
-
-

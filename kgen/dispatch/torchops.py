@@ -15,7 +15,7 @@ from kgen.dispatch.operators import OPERATORS, Operator
 
 NAMESPACE = "kgen"
 _TYPES = {"int": "SymInt?", "float": "float?", "str": "str?"}
-_LIBRARY = torch.library.Library(NAMESPACE, "DEF")
+_LIBRARY: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 
 
 def schema(operator: Operator) -> str:
