@@ -26,8 +26,8 @@ def range_of(expr: Expr, bounds: Bounds) -> Range:
         case Int():
             return expr.value, expr.value
         case Name():
-            low, high = bounds.get(expr.name, (None, None))
-            return -math.inf if low is None else low, math.inf if high is None else high
+            least, most = bounds.get(expr.name, (None, None))
+            return -math.inf if least is None else least, math.inf if most is None else most
         case Unary(op="neg"):
             low, high = range_of(expr.operand, bounds)
             return -high, -low
@@ -47,6 +47,7 @@ def is_natural(expr: Expr, bounds: Bounds) -> bool:
 
 
 def is_positive(expr: Expr, bounds: Bounds) -> bool:
+    """Whether `expr` is proved to be above 0."""
     return range_of(expr, bounds)[0] > 0
 
 

@@ -12,48 +12,50 @@ from kgen.render.bounds import Bounds, is_natural, is_positive
 from kgen.render.simplify import simplify as simplify
 from kgen.semantics import INT_MIN
 from kgen.syntax.ast import (
-    Attr, Binary, Bool, Call, Compare, Expr, Float, If, In, Index, Int, Name, Str, Unary, rebuild,
-)  # fmt: skip
+    Attr,
+    Binary,
+    Bool,
+    Call,
+    Compare,
+    Expr,
+    Float,
+    If,
+    In,
+    Index,
+    Int,
+    Name,
+    Str,
+    Unary,
+)
 
 MAX_SIZE = 10_000
 """Nodes an expression may have once chains and `in` are written out."""
 
-# How tightly C++ binds; operands that bind looser are put in brackets.
+# How tightly C++ binds; an operand that binds looser than its place needs gets brackets.
 _TERNARY, _OR, _AND, _EQUAL, _LESS, _SUM, _PRODUCT, _UNARY, _ATOM = range(9)
 _BINARY = {"+": _SUM, "-": _SUM, "*": _PRODUCT}
+_HELPERS = {"align": "align_up", "floor": "floor_int", "ceil": "ceil_int"}
 
 
 def print_cpp(expr: Expr, bounds: Bounds | None = None, real: str = "double") -> str:
     """C++ text. `bounds` limit names (inclusive) and save helpers; `real` is the float type.
 
-    Raises `KgenError` (K301) for what C++ cannot say: words and fields that were not replaced
-    by their values.
+    Raises `KgenError` (K336) for what C++ cannot say: words that were not replaced by values.
     """
-    return _Printer(bounds or {}, real).text(_spell_out(expr))
-
-
-def _spell_out(expr: Expr) -> Expr:
-    """Chains and `in` as `and` and `or` of plain comparisons; `implies` as `not a or b`."""
-    inner = rebuild(expr, _spell_out)
-    result = inner
-    if isinstance(inner, Compare) and len(inner.ops) > 1:
-        links = [Compare((op,), inner.operands[i : i + 2]) for i, op in enumerate(inner.ops)]
-        result = _joined("and", links)
-    elif isinstance(inner, In):
-        result = _joined("or", [Compare(("==",), (inner.item, choice)) for choice in inner.choices])
-    elif isinstance(inner, Binary) and inner.op == "implies":
-        result = Binary("or", Unary("not", inner.left), inner.right)
-    if result.size > MAX_SIZE:
+    if _written_size(expr) > MAX_SIZE:
         message = f"written out as C++ the expression exceeds {MAX_SIZE} terms"
         raise KgenError(Diagnostic("K111", message, expr.span, "name parts of it under 'let'"))
-    return result
+    return _Printer(bounds or {}, real).text(expr)
 
 
-def _joined(op: str, parts: list[Compare]) -> Expr:
-    result: Expr = parts[0]
-    for part in parts[1:]:
-        result = Binary(op, result, part)
-    return result
+def _written_size(expr: Expr) -> int:
+    """Nodes once the inner operands of chains and the item of `in` are written twice or more."""
+    sizes = [_written_size(part) for part in expr.children()]
+    if isinstance(expr, Compare):
+        return 2 * sum(sizes) - sizes[0] - sizes[-1] + len(expr.ops)
+    if isinstance(expr, In):
+        return sizes[0] * len(expr.choices) + sum(sizes[1:]) + len(expr.choices)
+    return sum(sizes) + 1
 
 
 class _Printer:
@@ -75,23 +77,30 @@ class _Printer:
                 return str(expr.value).lower(), _ATOM
             case Name():
                 return expr.name, _ATOM
+            case Attr():
+                return expr.dotted, _ATOM
+            case Unary(op="not"):
+                return "!" + self.text(expr.operand, _UNARY), _UNARY
             case Unary():
-                sign = "!" if expr.op == "not" else "-"
                 inner = self.text(expr.operand, _UNARY)
-                return (f"-({inner})" if sign == inner[0] == "-" else sign + inner), _UNARY
+                return (f"-({inner})" if inner.startswith("-") else f"-{inner}"), _UNARY
+            case Binary(op="and" | "or" | "implies"):
+                return self._logic(expr)
             case Binary():
-                return self._binary(expr)
+                return self._arithmetic(expr)
             case Compare():
                 return self._compare(expr)
+            case In():
+                links = [self._link("==", expr.item, choice) for choice in expr.choices]
+                return " || ".join(links), _OR if len(links) > 1 else _EQUAL
             case If():
                 return self._conditional(expr), _TERNARY
             case Index():
                 return f"{self.text(expr.base, _ATOM)}[{self.text(expr.index)}]", _ATOM
             case Call():
                 return self._call(expr), _ATOM
-            case Str() | Attr():
-                what = f"the word '{expr.value}'" if isinstance(expr, Str) else f"'{expr.dotted}'"
-                raise KgenError(Diagnostic("K301", f"{what} has no form in C++", expr.span))
+            case Str():
+                raise KgenError(Diagnostic("K336", f"the word '{expr.value}' has no form in C++", expr.span))
         raise TypeError(f"no C++ for {type(expr).__name__}")
 
     def _integer(self, value: int) -> tuple[str, int]:
@@ -103,23 +112,31 @@ class _Printer:
         text = repr(value) + ("f" if self._real == "float" else "")
         return text, _UNARY if text.startswith("-") else _ATOM
 
-    def _binary(self, expr: Binary) -> tuple[str, int]:
+    def _logic(self, expr: Binary) -> tuple[str, int]:
         if expr.op == "and":
-            return f"{self.text(expr.left, _AND)} && {self.text(expr.right, _EQUAL)}", _AND
-        if expr.op == "or":  # brackets around && inside ||: compilers warn without
+            return f"{self.text(expr.left, _AND)} && {self.text(expr.right, _AND)}", _AND
+        if expr.op == "or":
             return f"{self._or_side(expr.left)} || {self._or_side(expr.right)}", _OR
+        left = expr.left
+        premise = left.operand if isinstance(left, Unary) and left.op == "not" else Unary("not", left)
+        return f"{self._or_side(premise)} || {self._or_side(expr.right)}", _OR
+
+    def _or_side(self, expr: Expr) -> str:
+        """An operand of ||; compilers warn of && there without brackets."""
+        text, binds = self._print(expr)
+        return text if binds >= _OR and binds != _AND else f"({text})"
+
+    def _arithmetic(self, expr: Binary) -> tuple[str, int]:
         if expr.op in ("//", "%"):
             return self._divide(expr)
         if expr.op == "/":
             left = f"{self._real}({self.text(expr.left)})"
             return f"{left} / {self.text(expr.right, _UNARY)}", _PRODUCT
         binds = _BINARY[expr.op]
-        right = self.text(expr.right, binds + 1)
-        return f"{self.text(expr.left, binds)} {expr.op} {right}", binds
-
-    def _or_side(self, expr: Expr) -> str:
-        is_and = isinstance(expr, Binary) and expr.op == "and"
-        return f"({self.text(expr)})" if is_and else self.text(expr, _OR)
+        left = self.text(expr.left, binds)
+        if _is_narrow(expr.left) and _is_narrow(expr.right):
+            left = f"int64_t({left})"
+        return f"{left} {expr.op} {self.text(expr.right, binds + 1)}", binds
 
     def _divide(self, expr: Binary) -> tuple[str, int]:
         if is_natural(expr.left, self._bounds) and is_positive(expr.right, self._bounds):
@@ -129,16 +146,19 @@ class _Printer:
         return f"kgen::{helper}({self.text(expr.left)}, {self.text(expr.right)})", _ATOM
 
     def _compare(self, expr: Compare) -> tuple[str, int]:
-        binds = _EQUAL if expr.ops[0] in ("==", "!=") else _LESS
-        left, right = (
-            self.text(operand, _LESS + 1 if _is_number(operand) else _UNARY) for operand in expr.operands
-        )
-        return f"{left} {expr.ops[0]} {right}", binds
+        pairs = zip(expr.ops, expr.operands, expr.operands[1:], strict=False)
+        links = [self._link(op, left, right) for op, left, right in pairs]
+        if len(links) > 1:
+            return " && ".join(links), _AND
+        return links[0], _EQUAL if expr.ops[0] in ("==", "!=") else _LESS
+
+    def _link(self, op: str, left: Expr, right: Expr) -> str:
+        return f"{self.text(left, _SUM)} {op} {self.text(right, _SUM)}"
 
     def _conditional(self, expr: If) -> str:
         then, otherwise = self.text(expr.then, _OR), self.text(expr.otherwise, _TERNARY)
-        if isinstance(expr.then, Int) and isinstance(expr.otherwise, Int):
-            then = f"int64_t{{{then}}}"  # two literals would make a 32-bit int
+        if _is_narrow(expr.then) and _is_narrow(expr.otherwise):
+            then = f"int64_t({then})"
         return f"{self.text(expr.condition, _OR)} ? {then} : {otherwise}"
 
     def _call(self, expr: Call) -> str:
@@ -151,15 +171,16 @@ class _Printer:
                 text = f"kgen::{expr.function}({text}, {arg})"
             return text
         if expr.function == "sizeof":
-            raise KgenError(
-                Diagnostic("K301", "sizeof of a dtype that is not known has no form in C++", expr.span)
-            )
+            message = "sizeof of a dtype that is not known has no form in C++"
+            raise KgenError(Diagnostic("K336", message, expr.span))
         return f"kgen::{_HELPERS.get(expr.function, expr.function)}({', '.join(args)})"
 
 
-_HELPERS = {"align": "align_up", "floor": "floor_int", "ceil": "ceil_int"}
-
-
-def _is_number(expr: Expr) -> bool:
-    """Whether an operand is arithmetic: those bind tighter than a comparison without brackets."""
-    return not isinstance(expr, Compare | If) and not (isinstance(expr, Binary) and expr.op in ("and", "or"))
+def _is_narrow(expr: Expr) -> bool:
+    """Whether C++ computes an expression in `int`, because only small literals are in it."""
+    match expr:
+        case Int():
+            return -(2**31) < expr.value < 2**31
+        case Unary(op="neg") | Binary(op="//" | "%") | Call(function="min" | "max" | "abs"):
+            return all(_is_narrow(part) for part in expr.children())
+    return False

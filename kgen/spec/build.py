@@ -60,8 +60,10 @@ def _entry(node: Node, catalog: Catalog, found: Collector) -> BuildEntry | None:
 
 def _example(param: Param) -> str:
     some = ", ".join(str(value) for value in param.values[:3]) or {
-        "target": NATIVE, "layout": "bshd", "int": str(param.minimum or 0)
-    }.get(param.type, "...")  # fmt: skip
+        "target": NATIVE,
+        "layout": "bshd",
+        "int": str(param.minimum or 0),
+    }.get(param.type, "...")
     return f"add {param.name}: [{some}]"
 
 
@@ -91,22 +93,28 @@ def _axis(entry: Entry, param: Param, op: OpSpec, catalog: Catalog, found: Colle
 def _is_legal(
     value: Scalar, node: Node, param: Param, op: OpSpec, catalog: Catalog, found: Collector
 ) -> bool:
-    if param.type == "target":
-        known = [NATIVE, *catalog.targets, *_simulated(catalog)]
-        what = "unknown target"
-    else:
-        words = {"dtype": list(DTYPES), "layout": list(catalog.layouts), "variant": list(op.variants)}
-        known = list(param.values) or words.get(param.type, [])  # type: ignore[assignment]
-        what = (
-            f"unknown {param.type}" if value not in words.get(param.type, [value]) else "value not allowed:"
+    """Whether a parameter may have this value; otherwise it is reported."""
+    every = _words(param.type, op, catalog)
+    allowed = [str(each) for each in param.values] or every
+    if allowed and str(value) not in allowed:
+        unknown = bool(every) and value not in every
+        message = (
+            f"unknown {param.type} {describe(node)}"
+            if unknown
+            else (f"'{param.name}' cannot be {describe(node)}")
         )
-    if known and value not in known:
-        listed = [str(each) for each in known]
-        found.add(
-            "K204", f"{what} {describe(node)} for '{param.name}'", node.span, choice_hint(str(value), listed)
-        )
+        found.add("K204", message, node.span, choice_hint(str(value), allowed))
         return False
     return check_range(value, (param.minimum, param.maximum), node.span, found)
+
+
+def _words(kind: str, op: OpSpec, catalog: Catalog) -> list[str]:
+    """The words that name something of a type."""
+    if kind == "target":
+        return [NATIVE, *catalog.targets, *_simulated(catalog)]
+    return {"dtype": list(DTYPES), "layout": list(catalog.layouts), "variant": list(op.variants)}.get(
+        kind, []
+    )
 
 
 def _simulated(catalog: Catalog) -> list[str]:

@@ -59,16 +59,25 @@ _BAD = Checked(BAD)
 
 
 def check_expr(expr: Expr, scope: Scope, found: Collector, wanted: Type | None = None) -> Checked:
-    """Check one expression; with `wanted`, also that its value can stand where that is expected."""
-    checker = _Checker(scope, found)
+    """Check one expression; with `wanted`, also that its value can stand where that is expected.
+
+    The result is `bad` where a fault was found, or where a name it uses is `bad` itself.
+    """
+    mine = Collector()
+    checker = _Checker(scope, mine)
     checked = checker.infer(expr)
-    return checker.expect(expr, checked, wanted) if wanted is not None else checked
+    if wanted is not None:
+        checked = checker.expect(expr, checked, wanted)
+    found.extend(mine.diagnostics)
+    return _BAD if mine or checker.tainted else checked
 
 
 class _Checker:
     def __init__(self, scope: Scope, found: Collector) -> None:
         self._scope, self._found = scope, found
         self._dead = 0
+        self.tainted = False
+        """Whether a name was met that is `bad`."""
 
     def infer(self, expr: Expr) -> Checked:
         match expr:
@@ -133,6 +142,7 @@ class _Checker:
     def _name(self, expr: Name) -> Checked:
         symbol = self._scope.get(expr.name)
         if symbol is not None:
+            self.tainted = self.tainted or symbol.type == BAD
             return Checked(symbol.type, symbol.value)
         hint = choice_hint(expr.name, list(self._scope)) if self._scope else "only constants can be used here"
         if expr.name in SIGNATURES:

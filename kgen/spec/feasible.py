@@ -18,12 +18,14 @@ MAX_TRIALS = 4096
 
 
 def check_can_hold(
-    requires: Sequence[Require], params: Sequence[Param], lets: Sequence[Let],
-    choices: Mapping[str, Sequence[str] | None], layouts: Mapping[str, Layout], found: Collector,
-) -> None:  # fmt: skip
+    requires: Sequence[Require],
+    params: Sequence[Param],
+    lets: Sequence[Let],
+    choices: Mapping[str, Sequence[str] | None],
+    layouts: Mapping[str, Layout],
+    found: Collector,
+) -> None:
     """Report each rule that rejects every combination of the values its parameters may have."""
-    if found:
-        return  # expressions may be faulty; their own faults come first
     domains = {param.name: _domain(param, choices) for param in params}
     for rule in requires:
         expr = inline(rule.check, tuple(lets))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from kgen.diagnostics import Collector, Diagnostic, KgenError, Source, choice_hint
+from kgen import paths
+from kgen.diagnostics import Collector, KgenError, Source, choice_hint
 from kgen.layout import Layout
-from kgen.paths import specs_dir as shipped_specs
-from kgen.paths import templates_dir
 from kgen.spec.build import read_build
 from kgen.spec.catalog import Catalog as Catalog
 from kgen.spec.layouts import read_layouts
@@ -20,27 +20,25 @@ from kgen.syntax.yaml import load
 
 MAX_BYTES = 1 << 20
 
+S = TypeVar("S", OpSpec, TargetSpec)
+
 
 def load_catalog(specs_dir: Path | None = None) -> Catalog:
     """Every layout, target and operator under `specs_dir` (the shipped one when None).
 
     Raises `KgenError` with the faults of all files, in the order of their names.
     """
-    root = specs_dir if specs_dir is not None else shipped_specs()
+    root = specs_dir if specs_dir is not None else paths.specs_dir()
     found = Collector()
-    layouts = _load_layouts(root, found)
+    layouts = _layouts(root / "layouts.yaml", _name(root, "layouts.yaml"), found)
     targets: dict[str, TargetSpec] = {}
     for path in _files(root / "targets"):
-        source = _read(path, _name(root, path), found)
-        target = read_target(load(source, found), found) if source is not None else None
-        if target is not None and target.name:
-            _add(targets, target.name, target, "target", found)
+        _add(targets, _target(path, _name(root, f"targets/{path.name}"), found), "target", found)
     ops: dict[str, OpSpec] = {}
     for path in _files(root / "ops"):
-        source = _read(path, _name(root, path), found)
+        source = _read(path, _name(root, f"ops/{path.name}"), found)
         if source is not None:
-            op = _op(source, layouts, list(targets), _layout_bytes(root), found)
-            _add(ops, op.name, op, "operator", found)
+            _add(ops, _op(source, root, layouts, list(targets) or None, found), "operator", found)
     found.check()
     return Catalog(ops, layouts, targets)
 
@@ -49,11 +47,28 @@ def load_op(path: str | Path, layouts: Mapping[str, Layout], targets: Sequence[s
     """The operator of one file. Its hash counts the layouts.yaml beside its folder, if any."""
     found = Collector()
     source = _read(Path(path), str(path), found)
-    found.check()
-    assert source is not None  # noqa: S101
-    op = _op(source, layouts, targets, _layout_bytes(Path(path).parent.parent), found)
+    if source is None:
+        raise KgenError(found.diagnostics)
+    op = _op(source, Path(path).parent.parent, layouts, targets, found)
     found.check()
     return op
+
+
+def load_target(path: str | Path) -> TargetSpec:
+    """The target of one file."""
+    found = Collector()
+    target = _target(Path(path), str(path), found)
+    if target is None or found:
+        raise KgenError(found.diagnostics)
+    return target
+
+
+def load_layouts(path: str | Path) -> Mapping[str, Layout]:
+    """The layouts of one file, by name."""
+    found = Collector()
+    layouts = _layouts(Path(path), str(path), found)
+    found.check()
+    return layouts
 
 
 def load_build(path: str | Path, catalog: Catalog) -> BuildSpec:
@@ -61,23 +76,9 @@ def load_build(path: str | Path, catalog: Catalog) -> BuildSpec:
     found = Collector()
     source = _read(Path(path), str(path), found)
     build = read_build(load(source, found), catalog, found) if source is not None else None
-    found.check()
-    assert build is not None  # noqa: S101
+    if build is None or found:
+        raise KgenError(found.diagnostics)
     return build
-
-
-def _op(
-    source: Source,
-    layouts: Mapping[str, Layout],
-    targets: Sequence[str] | None,
-    extra: bytes,
-    found: Collector,
-) -> OpSpec:
-    mine = Collector()
-    digest = spec_hash(source.text.encode(), extra)
-    op = read_op(load(source, mine), digest, layouts, targets, None, mine)
-    found.extend(mine.diagnostics)
-    return op
 
 
 def spec_hash(spec: bytes, layouts: bytes) -> str:
@@ -88,38 +89,49 @@ def spec_hash(spec: bytes, layouts: bytes) -> str:
     return digest.hexdigest()
 
 
-def _load_layouts(root: Path, found: Collector) -> Mapping[str, Layout]:
+def _op(
+    source: Source,
+    root: Path,
+    layouts: Mapping[str, Layout],
+    targets: Sequence[str] | None,
+    found: Collector,
+) -> OpSpec:
     path = root / "layouts.yaml"
-    source = _read(path, _name(root, path), found)
+    digest = spec_hash(source.text.encode(), path.read_bytes() if path.is_file() else b"")
+    return read_op(load(source, found), digest, layouts, targets, None, found)
+
+
+def _target(path: Path, name: str, found: Collector) -> TargetSpec | None:
+    source = _read(path, name, found)
+    return read_target(load(source, found), found) if source is not None else None
+
+
+def _layouts(path: Path, name: str, found: Collector) -> Mapping[str, Layout]:
+    source = _read(path, name, found)
     return read_layouts(load(source, found), found) if source is not None else {}
-
-
-def _layout_bytes(root: Path) -> bytes:
-    path = root / "layouts.yaml"
-    return path.read_bytes() if path.is_file() else b""
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
-def _name(root: Path, path: Path) -> str:
+def _name(root: Path, path: str) -> str:
     """How messages name a file: from the specs folder on, the same on every machine."""
-    return f"{root.name or 'specs'}/{path.relative_to(root).as_posix()}"
+    return f"{root.name or 'specs'}/{path}"
 
 
-def _add(known: dict[str, object], name: str, item: object, what: str, found: Collector) -> None:  # type: ignore[type-arg]
-    if name in known:
-        first = known[name].span  # type: ignore[attr-defined]
-        found.add(
-            "K215", f"the {what} '{name}' is defined twice", item.span, None, (f"first given at {first}",)
-        )  # type: ignore[attr-defined]
+def _add(known: dict[str, S], item: S | None, what: str, found: Collector) -> None:
+    if item is None or not item.name:
+        return
+    if item.name in known:
+        note = f"first given at {known[item.name].span}"
+        found.add("K215", f"the {what} '{item.name}' is defined twice", item.span, None, (note,))
     else:
-        known[name] = item
+        known[item.name] = item
 
 
 def _read(path: Path, name: str, found: Collector) -> Source | None:
-    """The text of a file, or None with the reason reported (K105)."""
+    """The text of a file, or None with the reason reported (K104, K105)."""
     try:
         if path.stat().st_size > MAX_BYTES:
             found.add("K104", f"{name} is larger than {MAX_BYTES} bytes")
@@ -130,7 +142,8 @@ def _read(path: Path, name: str, found: Collector) -> Source | None:
         hint = choice_hint(path.name, beside) if beside else None
         found.add("K105", f"there is no file {name}", None, hint)
     except UnicodeDecodeError as error:
-        found.add("K105", f"{name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}")
+        byte = error.object[error.start]
+        found.add("K105", f"{name} is not UTF-8 text: byte {error.start} is {byte:#04x}")
     except OSError as error:
         found.add("K105", f"cannot read {name}: {error.strerror or error}")
     return None

@@ -87,7 +87,7 @@ class _OpReader:
             guards=self._rules("guards", call),
             select=tuple(rule for rule in selected if rule is not None),
             variants=variants,
-            grids=read_grids(top, call, found),
+            grids=read_grids(top, scope, call, found),
             tests=read_tests(top, scope, found),
             layouts=self._layouts,
         )
@@ -186,3 +186,7 @@ def _expressions(op: OpSpec) -> Iterator[Expr]:
         yield from (choice.policies or {"": choice.want}).values()
     for grid in op.grids.values():
         yield from (grid.x, grid.y, grid.z, grid.block)
+        if grid.when is not None:
+            yield grid.when
+        if grid.when is not None:
+            yield grid.when

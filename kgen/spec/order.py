@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from kgen.diagnostics import Collector, Span
@@ -86,14 +86,3 @@ class Growth:
             found.add("K111", f"with its derived values written out this exceeds {limit}", expr.span)
             return 1, 1
         return size, depth
-
-
-def check_unique(names: Iterable[tuple[str, str, Span]], found: Collector) -> None:
-    """Names share one scope: (name, role, place) of each, told where two are alike."""
-    first: dict[str, tuple[str, Span]] = {}
-    for name, role, span in names:
-        if name in first:
-            message = f"'{name}' is already the name of a {first[name][0]}"
-            found.add("K215", message, span, f"rename this {role}", (f"first given at {first[name][1]}",))
-        else:
-            first[name] = (role, span)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kgen.diagnostics import Collector, Span, choice_hint
 from kgen.manifest import Scalar
 from kgen.semantics import DTYPES
-from kgen.spec.check import Scope, Symbol, check_expr
-from kgen.spec.model import Param, VariantSpec
+from kgen.spec.check import Scope, check_expr
+from kgen.spec.model import Let, Param
+from kgen.spec.order import in_order
 from kgen.spec.reader import Fields, as_bool, as_int, check_name, describe
-from kgen.spec.types import BAD, BOOL, FLOAT, INT, Type
+from kgen.spec.types import BAD, BOOL, Type
+from kgen.syntax.ast import Expr
 from kgen.syntax.yaml import BadNode, Entry, Node, ScalarNode
 
 PARAM_TYPES = ("int", "float", "bool", "enum", "dtype", "layout", "target", "variant")
 _KEYS = ("values", "min", "max", "default", "omit", "doc")
 _TAG = re.compile(r"[A-Za-z0-9_]*\{\}[A-Za-z0-9_]*\Z")
-_ARRAY = re.compile(r"(int|float)(?:\[(head|batch|q|kv)\])?\Z")
-_MASK_NAMES = {"q": INT, "kv": INT, "head": INT, "batch": INT}
+
+Choices = Mapping[str, Sequence[str] | None]
+"""The words of each type that has some; None where they are not known."""
 
 
-def read_param(entry: Entry, choices: Mapping[str, Sequence[str] | None], found: Collector) -> Param:
+def read_param(entry: Entry, choices: Choices, found: Collector) -> Param:
     """One parameter. `choices` gives the words of each type that has them."""
     name = entry.key.text
     check_name(entry.key, "a parameter", found)
@@ -66,7 +69,7 @@ def _bounds(fields: Fields, kind: str) -> tuple[int | None, int | None]:
 def _values(
     fields: Fields,
     kind: str,
-    choices: Mapping[str, Sequence[str] | None],
+    choices: Choices,
     bounds: tuple[int | None, int | None],
 ) -> tuple[Scalar, ...]:
     words = choices.get(kind)
@@ -127,7 +130,7 @@ def _float(node: Node) -> float | None:
         return None
 
 
-def param_type(param: Param, choices: Mapping[str, Sequence[str] | None]) -> Type:
+def param_type(param: Param, choices: Choices) -> Type:
     """The type of the parameter's name in expressions."""
     if param.type in ("int", "float", "bool"):
         return Type(param.type)
@@ -138,66 +141,35 @@ def param_type(param: Param, choices: Mapping[str, Sequence[str] | None]) -> Typ
 
 
 def check_defaults(params: Sequence[Param], scope: Scope, found: Collector) -> None:
-    """Defaults and tags: types, and constant defaults among the values of their parameter."""
+    """Defaults and `omit`: types, constant defaults among the legal values, no circles."""
+    defaults = [Let(param.name, param.default, param.span) for param in params if param.default is not None]
+    in_order(defaults, "default", found)
+    own = {param.name: scope[param.name] for param in params if param.name in scope}
     for param in params:
-        if param.default is not None and param.name in scope:
-            checked = check_expr(param.default, scope, found, scope[param.name].type)
-            value = checked.value
-            if (
-                value is not None
-                and param.values
-                and param.type in ("int", "float")
-                and value not in param.values
-            ):
-                listed = ", ".join(str(each) for each in param.values)
-                found.add(
-                    "K204",
-                    f"the default {value} is no value of '{param.name}'",
-                    param.default.span,
-                    f"choices: {listed}",
-                )
-            elif value is not None:
-                check_range(value, (param.minimum, param.maximum), param.default.span, found)
+        if param.default is not None:
+            checked = check_expr(param.default, own, found, own[param.name].type)
+            if checked.value is not None:
+                _check_constant(param, param.default, checked.value, found)
         if param.omit is not None:
             check_expr(param.omit, scope, found, BOOL)
 
 
-def read_variant(entry: Entry, found: Collector) -> VariantSpec:
-    """One mask/score variant, its expressions checked over positions and declared arguments."""
-    check_name(entry.key, "a variant", found)
-    fields = Fields(
-        entry.value, "a variant", found, optional=("mask", "score", "args", "doc"), at=entry.key.span
-    )
-    scope = {name: Symbol(kind, "position") for name, kind in _MASK_NAMES.items()}
-    args: dict[str, str] = {}
-    for arg in fields.entries("args"):
-        kind = _argument_type(arg, scope, found)
-        scope[arg.key.text] = Symbol(kind, "argument")
-        args[arg.key.text] = arg.value.text if isinstance(arg.value, ScalarNode) else ""
-    mask, score = fields.expr("mask"), fields.expr("score")
-    if mask is not None:
-        check_expr(mask, scope, found, BOOL)
-    if score is not None:
-        check_expr(score, {**scope, "s": Symbol(FLOAT, "score")}, found, FLOAT)
-    return VariantSpec(entry.key.text, entry.key.span, mask, score, args)
-
-
-def _argument_type(arg: Entry, scope: Scope, found: Collector) -> Type:
-    check_name(arg.key, "an argument", found)
-    if arg.key.text in scope or arg.key.text == "s":
-        found.add("K215", f"'{arg.key.text}' already has a meaning in masks and scores", arg.key.span)
-    match = _ARRAY.match(arg.value.text) if isinstance(arg.value, ScalarNode) else None
-    if match is None:
-        if not isinstance(arg.value, BadNode):
-            hint = "int or float, or one value per position as in float[head], float[batch], float[kv]"
-            found.add("K204", f"{describe(arg.value)} is no type of an argument", arg.value.span, hint)
-        return BAD
-    element = Type(match[1])
-    return Type("array", None, element, match[2]) if match[2] else element
+def _check_constant(param: Param, default: Expr, value: Scalar, found: Collector) -> None:
+    if param.type in ("int", "float") and param.values and value not in param.values:
+        listed = ", ".join(str(each) for each in param.values)
+        message = f"the default {value} is no value of '{param.name}'"
+        found.add("K204", message, default.span, f"choices: {listed}")
+    else:
+        check_range(value, (param.minimum, param.maximum), default.span, found)
 
 
 def type_choices(
-    layouts: Sequence[str], targets: Sequence[str] | None, variants: Sequence[str]
-) -> dict[str, Sequence[str] | None]:
-    """The words of each type that has a known set of them."""
-    return {"dtype": list(DTYPES), "layout": layouts, "target": targets, "variant": variants}
+    layouts: Collection[str], targets: Sequence[str] | None, variants: Collection[str]
+) -> Choices:
+    """The words of each type. An empty set of layouts or variants is one that could not be read."""
+    return {
+        "dtype": list(DTYPES),
+        "layout": list(layouts) or None,
+        "target": targets,
+        "variant": list(variants) or None,
+    }

@@ -18,7 +18,7 @@ from kgen.syntax.yaml import BadNode, Entry, ListNode, MapNode, Node, ScalarNode
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?\Z")
-_KEYWORDS = frozenset("and or not implies in if else true false target".split())
+_KEYWORDS = frozenset(["and", "or", "not", "implies", "in", "if", "else", "true", "false", "target"])
 
 
 def describe(node: Node) -> str:

@@ -24,9 +24,13 @@ def read_select(
     if name not in params:
         found.add("K205", f"unknown parameter '{name}'", entry.key.span, choice_hint(name, list(params)))
     fields = Fields(
-        entry.value, "a selection rule", found,
-        required=("pick",), optional=("want", "policies", "default", "env"), at=entry.key.span,
-    )  # fmt: skip
+        entry.value,
+        "a selection rule",
+        found,
+        required=("pick",),
+        optional=("want", "policies", "default", "env"),
+        at=entry.key.span,
+    )
     pick = fields.choice("pick", PICKS, "exact")
     if name in params and pick != "exact" and params[name].type not in ("int", "float"):
         found.add(

@@ -12,7 +12,7 @@ from typing import Any
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from kgen.diagnostics import Diagnostic, KgenError, Source, Span, choice_hint
+from kgen.diagnostics import Diagnostic, KgenError, Source, Span
 from kgen.semantics import INT_MAX, MAX_DEPTH
 from kgen.syntax import ast
 from kgen.syntax.position import Positions
@@ -75,7 +75,7 @@ def parse_expr(text: str, span: Span | None = None) -> ast.Expr:
         raise _syntax_error(error, text, positions) from None
     finally:
         _positions.reset(token)
-    assert isinstance(tree, ast.Expr)  # noqa: S101
+    assert isinstance(tree, ast.Expr)
     return tree
 
 
