@@ -52,7 +52,24 @@ class PagedAttention:
         return Inputs(case, placed, {"softmax_scale": float(values["softmax_scale"]), "max_seq_len": longest})
 
     def run(self, inputs: Inputs) -> None:
-        raise NotImplementedError
+        params = inputs.case.variant.params
+        poison_workspace(inputs)
+        ops.paged_attention(
+            inputs["q"],
+            inputs["k_cache"],
+            inputs["v_cache"],
+            inputs["block_table"],
+            inputs["seq_lens"],
+            softmax_scale=float(inputs.scalars["softmax_scale"]),
+            max_seq_len=int(inputs.scalars["max_seq_len"]),
+            out=inputs["out"],
+            lse=inputs["lse"],
+            layout=str(params["layout"]),
+            partition_size=int(params["partition_size"]),
+            reuse_kv_times=int(params["reuse_kv_times"]),
+            variant=str(params["variant"]),
+            arch=str(params["arch"]),
+        )
 
     def expect(self, inputs: Inputs) -> Mapping[str, Expected]:
         exact, lse = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"])
@@ -79,6 +96,16 @@ class PagedAttention:
             Fault("length past the table", lambda to: to["seq_lens"][row].fill_(capacity + 1)),
             Fault("negative length", lambda to: to["seq_lens"][row].fill_(-1)),
         )
+
+
+def poison_workspace(inputs: Inputs) -> None:
+    """Fill all the scratch memory the call will use with NaN."""
+    partition_size = int(inputs.case.variant.params["partition_size"])
+    if partition_size:
+        seqs, heads, head_dim = inputs["q"].shape
+        parts = -(-max(int(inputs.scalars["max_seq_len"]), 1) // partition_size)
+        size = 4 * seqs * heads * parts * (2 + head_dim)
+        ops.dispatcher().workspaces.reserve(size).fill_(0xFF)
 
 
 def draw_table(seq_lens: list[int], block_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

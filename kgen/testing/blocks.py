@@ -31,7 +31,8 @@ class CopyBlocks:
         return Inputs(case, placed, {})
 
     def run(self, inputs: Inputs) -> None:
-        raise NotImplementedError
+        arch = str(inputs.case.variant.params["arch"])
+        ops.copy_blocks(inputs["cache"], inputs["block_mapping"], arch=arch)
 
     def expect(self, inputs: Inputs) -> Mapping[str, Expected]:
         return {"cache": Expected(reference.copy_blocks(inputs["cache"], inputs["block_mapping"]))}
@@ -60,7 +61,8 @@ class SwapBlocks(CopyBlocks):
     outputs: tuple[str, ...] = ("destination",)
 
     def run(self, inputs: Inputs) -> None:
-        raise NotImplementedError
+        arch = str(inputs.case.variant.params["arch"])
+        ops.swap_blocks(inputs["source"], inputs["destination"], inputs["block_mapping"], arch=arch)
 
     def expect(self, inputs: Inputs) -> Mapping[str, Expected]:
         moved = reference.swap_blocks(inputs["source"], inputs["destination"], inputs["block_mapping"])

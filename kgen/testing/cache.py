@@ -40,7 +40,16 @@ class ReshapeAndCache:
         return Inputs(case, placed, {})
 
     def run(self, inputs: Inputs) -> None:
-        raise NotImplementedError
+        params = inputs.case.variant.params
+        ops.reshape_and_cache(
+            inputs["key"],
+            inputs["value"],
+            inputs["k_cache"],
+            inputs["v_cache"],
+            inputs["slot_mapping"],
+            layout=str(params["layout"]),
+            arch=str(params["arch"]),
+        )
 
     def expect(self, inputs: Inputs) -> Mapping[str, Expected]:
         k_cache, v_cache = reference.reshape_and_cache(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kgen import ops
 from kgen.diagnostics import KgenError
 from kgen.spec.evaluate import environment, evaluate_expr
 from kgen.targets.host import host_features
@@ -97,10 +98,19 @@ def check(case: Case) -> Outcome:
 
 
 def _problems(case: Case) -> list[str]:
+    before = ops.dispatcher().calls()
     inputs = materialise(case)
     expected = expect(inputs)
     got = run(inputs)
-    return compare(expected, got) + _strays(inputs) + _twin(case, got) + _faults(case)
+    problems = compare(expected, got) + _strays(inputs) + _twin(case, got) + _faults(case)
+    return problems + _strangers(case, before)
+
+
+def _strangers(case: Case, before: Mapping[str, int]) -> list[str]:
+    """Kernels other than the case's variant that ran since."""
+    after = ops.dispatcher().calls()
+    ran = [name for name, count in after.items() if count != before.get(name, 0)]
+    return [f"{name} ran in place of the variant" for name in ran if name != case.variant.name]
 
 
 def _twin(case: Case, got: Mapping[str, Tensor]) -> list[str]:

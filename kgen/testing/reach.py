@@ -1,0 +1,135 @@
+"""How a call can reach each variant of a build: the proof that no variant is built in vain.
+
+The selection of dispatch itself decides, over the policy compiled from the spec: first with facts
+alone, then with the free parameters asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+from kgen.diagnostics import KgenError
+from kgen.dispatch.codes import free_params, names_in
+from kgen.dispatch.model import Bound, Built
+from kgen.dispatch.select import select
+from kgen.manifest import Entry, Policy, Scalar
+from kgen.variants.model import Variant
+from kgen.variants.policy import compile_policy
+
+MAX_VARIED = 2
+"""Facts moved away from 1 at a time."""
+
+
+def reachable_by(variants: Sequence[Variant]) -> Mapping[str, str]:
+    """How each variant is reached, by name: `policy with num_heads = 8`, or `explicit argument
+    partition_size = 512`; a variant that nothing reaches is absent."""
+    ways: dict[str, str] = {}
+    policies: dict[str, Policy] = {}
+    for group in _groups(variants):
+        op = group[0].op
+        policy = policies.setdefault(op.name, compile_policy(op))
+        kernels = [_built(variant) for variant in group]
+        ways.update(_by_policy(policy, group, kernels))
+        for variant in group:
+            if variant.name not in ways and _by_argument(policy, variant, kernels):
+                asked = ", ".join(f"{name} = {variant.params[name]}" for name in free_params(policy))
+                ways[variant.name] = f"explicit argument {asked}"
+    return ways
+
+
+def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
+    """Variants between which only free parameters differ: those one call chooses among."""
+    groups: dict[tuple[object, ...], list[Variant]] = {}
+    for variant in variants:
+        free = {rule.param for rule in variant.op.select}
+        fixed = tuple(value for name, value in variant.params.items() if name not in free)
+        groups.setdefault((variant.op.name, *fixed), []).append(variant)
+    return list(groups.values())
+
+
+def _built(variant: Variant) -> Built:
+    entry = Entry(
+        name=variant.name,
+        op=variant.op.name,
+        key=variant.name,
+        params=variant.params,
+        target=variant.target.name,
+        kind=variant.target.family,
+        artefact="",
+        symbol=variant.name,
+        sha256="",
+    )
+    return Built(entry, Path(), "")
+
+
+def _by_policy(policy: Policy, group: Sequence[Variant], kernels: Sequence[Built]) -> Mapping[str, str]:
+    ways: dict[str, str] = {}
+    for facts in _facts(policy):
+        if len(ways) == len(group):
+            break
+        chosen = _choose(policy, group[0], facts, {}, kernels)
+        if chosen is not None and chosen not in ways:
+            moved = ", ".join(f"{name} = {value}" for name, value in facts.items() if value != 1)
+            ways[chosen] = f"policy with {moved or 'any facts'}"
+    return ways
+
+
+def _by_argument(policy: Policy, variant: Variant, kernels: Sequence[Built]) -> bool:
+    asked = {name: variant.params[name] for name in free_params(policy)}
+    facts = next(_facts(policy))
+    return _choose(policy, variant, facts, asked, kernels) == variant.name
+
+
+def _choose(
+    policy: Policy,
+    variant: Variant,
+    facts: Mapping[str, int],
+    asked: Mapping[str, Scalar],
+    kernels: Sequence[Built],
+) -> str | None:
+    """The name of the kernel that dispatch selects; None where the facts break a guard."""
+    free = free_params(policy)
+    fixed = {name: value for name, value in variant.params.items() if name not in free}
+    bound = Bound({**fixed, **facts}, asked, {}, {}, frozenset(), "cpu")
+    try:
+        selection = select(policy, bound, kernels, jit=False)
+    except KgenError:
+        return None
+    return selection.kernel.entry.name if selection.kernel is not None else None
+
+
+def _facts(policy: Policy) -> Iterator[Mapping[str, int]]:
+    """Run-time facts worth trying: all 1, and a few at a time at the values the policy speaks of."""
+    derived = [name for name, _ in policy.facts]
+    codes = [code for _, code in policy.facts] + [guard.check for guard in policy.guards]
+    codes += [rule.want for rule in policy.select]
+    codes += [code for rule in policy.select for code in rule.policies.values()]
+    used = {name for code in codes for name in names_in(code)}
+    params = {p.name for p in policy.params}
+    names = sorted(used - params - set(derived))
+    values = sorted(_interesting(policy, codes))
+    yield dict.fromkeys(names, 1)
+    for count in range(1, MAX_VARIED + 1):
+        for varied in combinations(names, count):
+            for chosen in product(values, repeat=count):
+                yield {**dict.fromkeys(names, 1), **dict(zip(varied, chosen, strict=True))}
+
+
+def _interesting(policy: Policy, codes: Sequence[Any]) -> set[int]:
+    """The integers the policy compares with and the values of free parameters, and their neighbours."""
+    free = free_params(policy)
+    found = {value for p in policy.params if p.name in free for value in p.values if type(value) is int}
+    found |= {value for code in codes for value in _integers(code)}
+    return {near for value in found for near in (value, value + 1) if near > 1}
+
+
+def _integers(code: Any) -> Iterator[int]:
+    if isinstance(code, list):
+        if len(code) == 2 and code[0] == "int":
+            yield code[1]
+        else:
+            for part in code:
+                yield from _integers(part)
