@@ -20,6 +20,7 @@ from kgen.manifest import (
     SelectRule,
     Word,
 )
+from kgen.spec.arguments import axis_facts
 from kgen.spec.evaluate import inline
 from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec
 from kgen.syntax.ast import Expr, Name, to_code
@@ -59,16 +60,11 @@ def argument_words(op: OpSpec) -> tuple[Word, ...]:
     words = [Word(name, "int") for name in HEADER]
     for argument in op.arguments:
         words += _argument_words(argument)
-    facts = (*axis_facts(op), *(fact.name for fact in op.facts))
-    return (*words, *(Word(name, "fact") for name in facts))
-
-
-def axis_facts(op: OpSpec) -> tuple[str, ...]:
-    """The run-time sizes that axes define: bare names that nothing else gives a value."""
-    known = {p.name for p in op.params} | {let.name for let in op.lets} | {f.name for f in op.facts}
-    known |= {a.name for a in op.arguments if a.kind in ("int", "float")}
-    sizes = (axis.size for argument in op.arguments for axis in _axes(argument))
-    return tuple(dict.fromkeys(s.name for s in sizes if isinstance(s, Name) and s.name not in known))
+    derived = [fact.name for fact in op.facts]
+    known = [p.name for p in op.params] + [let.name for let in op.lets]
+    known += [a.name for a in op.arguments if a.kind in ("int", "float")]
+    shapes = axis_facts(op.arguments, [*known, *derived])
+    return (*words, *(Word(name, "fact") for name in (*shapes, *derived)))
 
 
 def code_of(op: OpSpec, expr: Expr) -> Code:

@@ -16,14 +16,17 @@ class Scope(Mapping[str, Scalar]):
     """Parameters, the fields of the target and of the layout, and the op's derived values.
 
     A derived value is computed when it is first asked for, so that a rule can refuse a
-    combination before something that makes no sense for it is computed.
+    combination before something that makes no sense for it is computed. Where parameters or the
+    target are left out, what needs them has no value (K205).
     """
 
-    def __init__(self, op: OpSpec, params: Mapping[str, Scalar], target: TargetSpec) -> None:
-        self._known: dict[str, Scalar] = {**params, "target": target.name}
-        self._add("target", target_fields(target))
+    def __init__(self, op: OpSpec, params: Mapping[str, Scalar], target: TargetSpec | None) -> None:
+        self._known: dict[str, Scalar] = dict(params)
+        if target is not None:
+            self._known["target"] = target.name
+            self._add("target", target_fields(target))
         for param in op.params:
-            if param.type == "target":
+            if param.type == "target" and target is not None:
                 self._add(param.name, target_fields(target))
             elif param.type == "layout" and params.get(param.name) in op.layouts:
                 self._add(param.name, attributes(op.layouts[str(params[param.name])]))
