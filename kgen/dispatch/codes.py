@@ -11,9 +11,16 @@ from kgen.manifest import Code, Guard, ParamRule, Policy, Scalar
 from kgen.semantics import evaluate
 
 
+_found: dict[int, tuple[Code, frozenset[str]]] = {}
+"""Names by the identity of their code, which is kept alive; policies are few."""
+
+
 def names_in(code: Code) -> frozenset[str]:
     """The names an expression uses."""
-    return frozenset(_names(code))
+    held = _found.get(id(code))
+    if held is None:
+        held = _found[id(code)] = (code, frozenset(_names(code)))
+    return held[1]
 
 
 def _names(code: Any) -> Iterator[str]:
@@ -28,7 +35,7 @@ def _names(code: Any) -> Iterator[str]:
 
 def known(code: Code, names: Mapping[str, Any]) -> bool:
     """Whether `names` gives every name of `code`."""
-    return all(name in names for name in names_in(code))
+    return names_in(code) <= names.keys()
 
 
 def extend(names: dict[str, Scalar], facts: Iterable[tuple[str, Code]]) -> None:

@@ -204,6 +204,8 @@ class Dispatcher:
                     raise
                 log.warning("%s; building it again", error.diagnostics[0].message)
                 self.registry.drop(selection.kernel, error.diagnostics[0].message)
+        elif self.registry.refresh():  # another process may have built it
+            return self._kernel(policy, bound)
         kernel = self._build(policy, selection)
         loaded = self.registry.load(kernel)
         return replace(selection, kernel=kernel), loaded.address, loaded

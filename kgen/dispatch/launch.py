@@ -24,6 +24,7 @@ from kgen.dispatch.plan import Plan, float_bits
 
 MODULE = "kgen_binding"
 MAX_PLANS = 4096
+_STEERING = ("KGEN_LIBRARY", "KGEN_CACHE_DIR", "KGEN_ARCH", "KGEN_JIT", "KGEN_NUM_THREADS")
 _ERROR, _PARALLEL, _THREAD_NUM, _THREADS = 2, 3, 4, 5  # places in manifest.HEADER
 _TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
@@ -131,6 +132,7 @@ class PlainCaller:
         self._signature = signature
         self._services = services
         self._plans: dict[Any, _Ready] = {}
+        self._environment = (*_STEERING, *signature.environment)
         self._tensors = len(signature.tensors)
         self._keywords = self._tensors + len(signature.scalars)
 
@@ -153,14 +155,11 @@ class PlainCaller:
         scalars = zip(self._signature.scalars, arguments[self._tensors : self._keywords], strict=True)
         keywords = arguments[self._keywords :]
         return (
-            tuple((name, os.environ[name]) for name in sorted(os.environ) if self._steers(name)),
+            tuple(map(os.environ.get, self._environment)),
             tuple(None if t is None else (t.shape, t.stride(), t.dtype, t.device) for t in tensors),
             tuple((type(v), v if name in self._signature.steering else None) for name, v in scalars),
             tuple((type(value), value) for value in keywords),
         )
-
-    def _steers(self, name: str) -> bool:
-        return name.startswith("KGEN_") or name in self._signature.environment
 
     def _make(self, key: Any, arguments: tuple[Any, ...]) -> _Ready:
         plan = self._services.make_plan(*arguments)

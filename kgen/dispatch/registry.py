@@ -42,8 +42,8 @@ class Registry:
         self._policy = policy
         self._lock = threading.RLock()
         self._added: list[Built] = []
-        self._sources: tuple[Path, ...] | None = None
-        self._stamps: tuple[int, ...] = ()
+        self._places: tuple[str | None, ...] = ()
+        self._stamps: tuple[tuple[Path, int], ...] | None = None
         self._kernels: dict[str, dict[str, Built]] = {}
         self._skipped: list[Skipped] = []
         self._loaded: dict[tuple[str, str], Loaded] = {}
@@ -64,7 +64,8 @@ class Registry:
     def kernels(self, op: str, fixed: Names) -> tuple[Built, ...]:
         """The usable kernels of `op` with these fixed parameters, by name."""
         with self._lock:
-            self.refresh()
+            if self._places != _places():
+                self.refresh()
             found = self._kernels.get(op, {})
             return tuple(
                 found[name]
@@ -93,18 +94,25 @@ class Registry:
                 self._loaded[key] = _open(kernel)
             return self._loaded[key]
 
-    def refresh(self) -> None:
-        """Read the libraries again where the places to look in, or the files there, changed."""
-        sources = _sources()
-        stamps = tuple(_stamp(source) for source in sources)
-        if (sources, stamps) == (self._sources, self._stamps):
-            return
-        self._sources, self._stamps = sources, stamps
-        self._kernels, self._skipped = {}, []
-        for source in reversed(sources):  # the first source has the last word
-            self._read(source)
-        for kernel in self._added:
-            self._register(kernel)
+    def refresh(self) -> bool:
+        """Read the libraries again where the places to look in, or the files there, changed.
+
+        Happens by itself when the environment names other places; a program that is about to
+        build asks for it, in case another has built meanwhile. Returns whether anything changed.
+        """
+        with self._lock:
+            self._places = _places()
+            sources = _sources()
+            stamps = tuple((source, _stamp(source)) for source in sources)
+            if stamps == self._stamps:
+                return False
+            self._stamps = stamps
+            self._kernels, self._skipped = {}, []
+            for source in reversed(sources):  # the first source has the last word
+                self._read(source)
+            for kernel in self._added:
+                self._register(kernel)
+            return True
 
     def _read(self, file: Path) -> None:
         try:
@@ -147,6 +155,11 @@ class Registry:
 
     def _register(self, kernel: Built) -> None:
         self._kernels.setdefault(kernel.entry.op, {})[kernel.entry.name] = kernel
+
+
+def _places() -> tuple[str | None, ...]:
+    """The variables that say where libraries are."""
+    return tuple(os.environ.get(name) for name in ("KGEN_LIBRARY", "KGEN_CACHE_DIR", "XDG_CACHE_HOME"))
 
 
 def _sources() -> tuple[Path, ...]:
