@@ -15,7 +15,7 @@ from kgen.diagnostics import KgenError
 from kgen.dispatch.codes import free_params, names_in
 from kgen.dispatch.model import Bound, Built
 from kgen.dispatch.select import select
-from kgen.manifest import Entry, Policy, Scalar
+from kgen.manifest import Code, Entry, Policy, Scalar
 from kgen.variants.model import Variant
 from kgen.variants.policy import compile_policy
 
@@ -27,17 +27,39 @@ def reachable_by(variants: Sequence[Variant]) -> Mapping[str, str]:
     """How each variant is reached, by name: `policy with num_heads = 8`, or `explicit argument
     partition_size = 512`; a variant that nothing reaches is absent."""
     ways: dict[str, str] = {}
-    policies: dict[str, Policy] = {}
+    alike: dict[tuple[object, ...], Sequence[str | None]] = {}
     for group in _groups(variants):
-        op = group[0].op
-        policy = policies.setdefault(op.name, compile_policy(op))
-        kernels = [_built(variant) for variant in group]
-        ways.update(_by_policy(policy, group, kernels))
-        for variant in group:
-            if variant.name not in ways and _by_argument(policy, variant, kernels):
-                asked = ", ".join(f"{name} = {variant.params[name]}" for name in free_params(policy))
-                ways[variant.name] = f"explicit argument {asked}"
+        policy = compile_policy(group[0].op)
+        what = _what_matters(policy, group)
+        if what not in alike:
+            alike[what] = _ways(policy, group)
+        found = zip(group, alike[what], strict=True)
+        ways.update({variant.name: way for variant, way in found if way is not None})
     return ways
+
+
+def _ways(policy: Policy, group: Sequence[Variant]) -> Sequence[str | None]:
+    """How each variant of a group is reached."""
+    kernels = [_built(variant) for variant in group]
+    named = dict(_by_policy(policy, group, kernels))
+    for variant in group:
+        if variant.name not in named and _by_argument(policy, variant, kernels):
+            asked = zip(free_params(policy), _free(policy, variant), strict=True)
+            named[variant.name] = "explicit argument " + ", ".join(
+                f"{name} = {value}" for name, value in asked
+            )
+    return [named.get(variant.name) for variant in group]
+
+
+def _free(policy: Policy, variant: Variant) -> tuple[Scalar, ...]:
+    return tuple(variant.params[name] for name in free_params(policy))
+
+
+def _what_matters(policy: Policy, group: Sequence[Variant]) -> tuple[object, ...]:
+    """What selection inside a group can depend on: groups alike in it are reached alike."""
+    used = {name for code in _codes(policy) for name in names_in(code)} - set(free_params(policy))
+    fixed = tuple((name, value) for name, value in group[0].params.items() if name in used)
+    return (policy.op, fixed, tuple(_free(policy, variant) for variant in group))
 
 
 def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
@@ -104,9 +126,7 @@ def _choose(
 def _facts(policy: Policy) -> Iterator[Mapping[str, int]]:
     """Run-time facts worth trying: all 1, and a few at a time at the values the policy speaks of."""
     derived = [name for name, _ in policy.facts]
-    codes = [code for _, code in policy.facts] + [guard.check for guard in policy.guards]
-    codes += [rule.want for rule in policy.select]
-    codes += [code for rule in policy.select for code in rule.policies.values()]
+    codes = _codes(policy)
     used = {name for code in codes for name in names_in(code)}
     params = {p.name for p in policy.params}
     names = sorted(used - params - set(derived))
@@ -116,6 +136,13 @@ def _facts(policy: Policy) -> Iterator[Mapping[str, int]]:
         for varied in combinations(names, count):
             for chosen in product(values, repeat=count):
                 yield {**dict.fromkeys(names, 1), **dict(zip(varied, chosen, strict=True))}
+
+
+def _codes(policy: Policy) -> list[Code]:
+    """Every expression selection evaluates."""
+    codes = [code for _, code in policy.facts] + [guard.check for guard in policy.guards]
+    codes += [rule.want for rule in policy.select]
+    return codes + [code for rule in policy.select for code in rule.policies.values()]
 
 
 def _interesting(policy: Policy, codes: Sequence[Any]) -> set[int]:

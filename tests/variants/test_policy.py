@@ -1,0 +1,133 @@
+"""What crosses to dispatch: the argument block and the policy, in terms of parameters and facts."""
+
+import json
+
+import pytest
+
+from kgen.manifest import HEADER, Policy, to_json
+from kgen.manifest_read import from_json
+from kgen.semantics import evaluate
+from kgen.variants.policy import argument_words, compile_policy
+
+
+def test_the_argument_block_of_attention(catalog):
+    words = argument_words(catalog.ops["paged_attention"])
+    cache = ["block", "head", "token", "dim"]
+    assert [w.name for w in words] == [
+        *HEADER,
+        *("out", "out_stride_seq", "out_stride_head"),
+        *("lse", "lse_stride_seq"),
+        *("q", "q_stride_seq", "q_stride_head"),
+        "k_cache",
+        *(f"k_cache_stride_{axis}" for axis in cache),
+        "v_cache",
+        *(f"v_cache_stride_{axis}" for axis in cache),
+        *("block_table", "block_table_stride_seq"),
+        "seq_lens",
+        *("softmax_scale", "max_seq_len"),
+        *("exp_sums", "exp_sums_stride_seq", "exp_sums_stride_head"),
+        *("max_logits", "max_logits_stride_seq", "max_logits_stride_head"),
+        *("tmp_out", "tmp_out_stride_seq", "tmp_out_stride_head", "tmp_out_stride_part"),
+        *("num_seqs", "num_heads", "num_blocks", "num_kv_heads", "max_pages"),
+        *(fact.name for fact in catalog.ops["paged_attention"].facts),
+    ]
+
+
+def test_kinds_of_words(catalog):
+    words = {w.name: w for w in argument_words(catalog.ops["paged_attention"])}
+    assert (words["q"].kind, words["q"].argument) == ("pointer", "q")
+    stride = words["k_cache_stride_token"]
+    assert (stride.kind, stride.argument, stride.axis) == ("stride", "k_cache", "token")
+    assert words["softmax_scale"].kind == "float"
+    assert words["max_seq_len"].kind == "int"
+    assert words["num_seqs"].kind == words["group"].kind == "fact"
+
+
+@pytest.mark.parametrize(
+    ("op", "facts"),
+    [
+        ("copy_blocks", ["num_blocks", "page_bytes", "num_pairs"]),
+        ("swap_blocks", ["num_source_blocks", "page_bytes", "num_blocks", "num_pairs"]),
+        ("merge_states", ["num_rows", "num_heads", "num_states"]),
+        ("reshape_and_cache", ["num_tokens", "num_kv_heads", "num_blocks"]),
+    ],
+)
+def test_facts_come_in_order_of_appearance(catalog, op, facts):
+    derived = [fact.name for fact in catalog.ops[op].facts]
+    assert [w.name for w in argument_words(catalog.ops[op]) if w.kind == "fact"] == facts + derived
+
+
+def test_every_policy_survives_json(catalog):
+    for op in catalog.ops.values():
+        policy = compile_policy(op)
+        text = to_json(policy)
+        back = from_json(Policy, text, "policy.json")
+        assert to_json(back) == text
+        assert json.loads(text)["spec_hash"] == op.spec_hash
+
+
+def names_in(code):
+    if isinstance(code, list):
+        if len(code) == 2 and code[0] == "name":
+            yield code[1]
+        for part in code:
+            yield from names_in(part)
+
+
+def test_no_derived_value_crosses_to_dispatch(catalog):
+    for op in catalog.ops.values():
+        policy = compile_policy(op)
+        lets = {let.name for let in op.lets}
+        codes = [code for _, code in policy.facts] + [a.when for a in policy.arguments]
+        codes += [g.check for g in policy.guards] + [s.want for s in policy.select]
+        assert not lets & {name for code in codes for name in names_in(code)}
+
+
+def test_workspaces_say_when_they_are_needed(catalog):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    arguments = {a.name: a for a in policy.arguments}
+    assert arguments["tmp_out"].workspace and not arguments["out"].workspace
+    assert evaluate(arguments["tmp_out"].when, {"partition_size": 512}) is True
+    assert evaluate(arguments["tmp_out"].when, {"partition_size": 0}) is False
+
+
+def test_axes_say_which_must_be_contiguous(catalog):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    arguments = {a.name: a for a in policy.arguments}
+    assert [(a.name, a.unit) for a in arguments["q"].axes] == [("seq", False), ("head", False), ("dim", True)]
+    assert [(a.name, a.size) for a in arguments["k_cache"].axes] == [
+        ("block", ["name", "num_blocks"]),
+        ("head", ["name", "num_kv_heads"]),
+        ("token", ["name", "block_size"]),
+        ("dim", ["name", "head_dim"]),
+    ]
+    assert arguments["k_cache"].cache == "k" and arguments["lse"].optional
+
+
+@pytest.mark.parametrize(
+    ("group", "seqs", "length", "want"),
+    [
+        (8, 1, 4096, 512),
+        (15, 1, 4096, 512),
+        (16, 1, 4096, 256),
+        (8, 1, 512, 0),
+        (8, 64, 4096, 0),
+        (8, 64, 8193, 512),
+    ],
+)
+def test_partition_policy(catalog, group, seqs, length, want):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    rule = next(r for r in policy.select if r.param == "partition_size")
+    facts = {"group": group, "num_seqs": seqs, "num_heads": 2 * group, "max_seq_len": length}
+    assert evaluate(rule.want, facts) == evaluate(rule.policies["vllm"], facts) == want
+    assert (rule.default, rule.env, rule.pick) == ("vllm", "PA_PARTITION_SIZE", "exact")
+
+
+def test_parameters_keep_their_values_and_places(catalog):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    params = {p.name: p for p in policy.params}
+    assert params["block_size"].values == (1, 16, 32, 64, 128, 256)
+    assert params["variant"].values == ("causal",)
+    assert params["kv_dtype"].default == ["name", "dtype"]
+    assert params["head_dim"].where.startswith("specs/ops/paged_attention.yaml:")
+    assert policy.layouts["bhsd_vt"]["v"]["axes"] == ("block", "head", "dim", "token")
