@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgen import env, paths
-from kgen.diagnostics import Diagnostic, KgenError
+from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 from kgen.dispatch.model import Built, Compiler
 from kgen.manifest import Entry, Policy, Scalar
 from kgen.spec.catalog import Catalog
@@ -31,25 +31,49 @@ def check(specs_dir: Path | None = None) -> Catalog:
     return load_catalog(specs_dir)
 
 
-def expand(build_spec: str | Path, arch: str | None = None) -> Matrix:
+def expand(build_spec: str | Path, arch: str | None = None, catalog: Catalog | None = None) -> Matrix:
     """The variants of a build: a file, or the bare name of a shipped one. `arch` is what `native`
-    stands for, this machine's best target where None."""
+    stands for, this machine's best target where None; `catalog` the shipped one."""
     from kgen.spec.load import load_build
     from kgen.targets.host import native_target
     from kgen.variants.matrix import expand as expand_build
 
-    catalog = check()
-    return expand_build(load_build(_build_path(build_spec), catalog), catalog, arch or native_target(catalog))
+    known = catalog or check()
+    return expand_build(load_build(_build_path(build_spec), known), known, arch or native_target(known))
 
 
 def build(build_spec: str | Path, arch: str | None = None, jobs: int | None = None) -> tuple[Entry, ...]:
     """Build every variant of a build and register them under its name, for dispatch to find."""
-    from kgen.build.library import register_library
+    return build_matrix(expand(build_spec, arch), jobs)
 
-    matrix = expand(build_spec, arch)
-    entries = build_variants(matrix.accepted, jobs)
-    register_library(matrix.build, entries, _policies(matrix.accepted))
+
+def build_matrix(
+    matrix: Matrix,
+    jobs: int | None = None,
+    progress: Mode | Reporter = "auto",
+    *,
+    chosen: Sequence[Variant] | None = None,
+    out: Path | None = None,
+) -> tuple[Entry, ...]:
+    """Build the accepted variants, or those `chosen` of them, and register them under the build's
+    name; with `out`, also write a library there that stands alone. Raises KgenError with every fault."""
+    from kgen.build.library import register_library, write_library
+
+    variants = matrix.accepted if chosen is None else chosen
+    entries = build_variants(variants, jobs, progress)
+    policies = _policies(variants)
+    register_library(matrix.build, entries, policies, keep=chosen is not None)
+    if out is not None:
+        write_library(out, matrix.build, entries, policies)
     return entries
+
+
+def compile_commands(matrix: Matrix, file: Path) -> bool:
+    """Write how each accepted variant compiles, for editors and static checkers; whether it changed."""
+    from kgen.build.compdb import write_compile_commands
+    from kgen.render.emit import render
+
+    return write_compile_commands(file, [render(variant) for variant in matrix.accepted])
 
 
 def build_variants(
@@ -184,6 +208,14 @@ def _policies(variants: Sequence[Variant]) -> list[Policy]:
 
 
 def _build_path(build_spec: str | Path) -> Path:
+    """The file of a build; a bare name stands for a shipped one unless a file has that very name."""
     path = Path(build_spec)
-    shipped = paths.specs_dir() / "builds" / f"{build_spec}.yaml"
-    return shipped if not path.suffix and shipped.is_file() else path
+    if path.suffix or len(path.parts) > 1 or path.is_file():
+        return path
+    folder = paths.specs_dir() / "builds"
+    if (folder / f"{path}.yaml").is_file():
+        return paths.shown(folder / f"{path}.yaml")
+    known = sorted(file.stem for file in folder.glob("*.yaml"))
+    raise KgenError(
+        Diagnostic("K105", f"there is no build named '{path}'", hint=choice_hint(str(path), known))
+    )

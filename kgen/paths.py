@@ -46,6 +46,12 @@ def cache_dir() -> Path:
         raise KgenError(Diagnostic("K603", "no home folder for the kernel cache", hint=hint)) from None
 
 
+def shown(path: Path) -> Path:
+    """The path as messages name it: from the working folder on where it is below that."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def _data(name: str) -> Path:
     installed = _PACKAGE / "_data" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name

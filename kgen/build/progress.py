@@ -162,3 +162,27 @@ def _bar(stream: TextIO) -> Progress:
 
 def _count(total: int) -> str:
     return "1 kernel" if total == 1 else f"{total} kernels"
+
+
+class Counting:
+    """Passes everything on to another reporter and counts what was compiled."""
+
+    def __init__(self, inner: Reporter) -> None:
+        self.inner = inner
+        self.compiled = 0
+
+    def begin(self, total: int, jobs: int) -> None:
+        self.inner.begin(total, jobs)
+
+    def started(self, name: str) -> None:
+        self.inner.started(name)
+
+    def finished(self, name: str, seconds: float, ok: bool) -> None:
+        self.compiled += ok
+        self.inner.finished(name, seconds, ok)
+
+    def waiting(self, name: str, holder: str) -> None:
+        self.inner.waiting(name, holder)
+
+    def end(self) -> None:
+        self.inner.end()

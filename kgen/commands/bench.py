@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from kgen.commands.build import positive
-from kgen.commands.common import add_json, console, print_json
+from kgen.commands.common import add_json, console, positive, print_json
 
 SUMMARY = "measure kernels against ceilings taken in the same run"
 
@@ -29,7 +28,7 @@ exit codes: 0 done, 1 a fault (a result that is wrong is not timed), 2 usage
 """
 
 # The options that take several values, and those that take one.
-_LISTS = {"dtype": str, "layout": str, "block_size": positive}
+_LISTS: Mapping[str, Callable[[str], Any]] = {"dtype": str, "layout": str, "block_size": positive}
 _NUMBERS = (
     "batch",
     "heads",
@@ -74,6 +73,3 @@ def run(args: argparse.Namespace) -> int:
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-Options = Mapping[str, Any]

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kgen.commands.common import add_arch, add_build, add_json, open_build, print_json
-
-if TYPE_CHECKING:
-    from kgen.build.progress import Reporter
-    from kgen.manifest import Entry
-    from kgen.variants.model import Matrix
+from kgen.commands.common import add_arch, add_build, add_json, positive, print_json
 
 SUMMARY = "compile the variants of a build"
 
@@ -37,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_build(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="also write a library that stands alone")
     parser.add_argument(
-        "--jobs", type=positive, metavar="N", help="compilers at once (default: by cores and memory; MAX_JOBS)"
+        "--jobs", type=positive, metavar="N", help="compilers at once (default: by cores and memory)"
     )
     parser.add_argument(
         "--compile-commands",
@@ -50,98 +42,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from kgen import api
+    from kgen.build.progress import Counting, reporter
+
     start = time.perf_counter()
-    matrix, _ = open_build(args.build, args.arch)
-    result = build_matrix(
-        matrix, jobs=args.jobs, out=args.out, compile_commands=args.compile_commands, quiet=args.json
-    )
-    seconds = time.perf_counter() - start
+    matrix = api.expand(args.build, args.arch)
+    counting = Counting(reporter("none" if args.json else "auto"))
+    entries = api.build_matrix(matrix, args.jobs, counting, out=args.out)
+    if args.compile_commands:
+        api.compile_commands(matrix, args.compile_commands)
+    found = {
+        "ok": True,
+        "build": matrix.build,
+        "kernels": [entry.name for entry in entries],
+        "compiled": counting.compiled,
+        "rejected": len(matrix.rejected),
+        "seconds": time.perf_counter() - start,
+        "library": str(args.out) if args.out else None,
+    }
     if args.json:
-        print_json(
-            {
-                "ok": True,
-                "build": matrix.build,
-                "kernels": [entry.name for entry in result.entries],
-                "compiled": result.compiled,
-                "rejected": len(matrix.rejected),
-                "seconds": seconds,
-                "library": str(args.out) if args.out else None,
-            }
-        )
+        print_json(found)
         return 0
-    kept = len(result.entries) - result.compiled
+    kept = len(entries) - counting.compiled
     print(
-        f"{matrix.build}: {len(result.entries)} kernels ({result.compiled} compiled, {kept} from the cache), "
-        f"{len(matrix.rejected)} combinations rejected, {seconds:.1f} s"
+        f"{matrix.build}: {len(entries)} kernels ({counting.compiled} compiled, {kept} from the cache), "
+        f"{len(matrix.rejected)} combinations rejected, {found['seconds']:.1f} s"
     )
     if args.out:
         print(f"library: {args.out}")
     return 0
-
-
-@dataclass(frozen=True)
-class Result:
-    """The kernels of a build, and how many of them had to be compiled."""
-
-    entries: Sequence[Entry]
-    compiled: int
-
-
-def build_matrix(
-    matrix: Matrix,
-    *,
-    jobs: int | None = None,
-    out: Path | None = None,
-    compile_commands: Path | None = None,
-    quiet: bool = False,
-) -> Result:
-    """Build the accepted variants, register them under the build's name, and write what was asked
-    for. Raises KgenError with every compile that failed."""
-    from kgen.build.build import build
-    from kgen.build.compdb import write_compile_commands
-    from kgen.build.library import register_library, write_library
-    from kgen.build.progress import reporter
-    from kgen.render.emit import render
-    from kgen.variants.policy import compile_policy
-
-    rendered = [render(variant) for variant in matrix.accepted]
-    counting = Counting(reporter("none" if quiet else "auto"))
-    entries = build(rendered, jobs=jobs, progress=counting)
-    policies = [compile_policy(op) for op in {v.op.name: v.op for v in matrix.accepted}.values()]
-    register_library(matrix.build, entries, policies)
-    if out is not None:
-        write_library(out, matrix.build, entries, policies)
-    if compile_commands is not None:
-        write_compile_commands(compile_commands, rendered)
-    return Result(entries, counting.compiled)
-
-
-@dataclass
-class Counting:
-    """A reporter that also counts what was compiled."""
-
-    inner: Reporter
-    compiled: int = field(default=0)
-
-    def begin(self, total: int, jobs: int) -> None:
-        self.inner.begin(total, jobs)
-
-    def started(self, name: str) -> None:
-        self.inner.started(name)
-
-    def finished(self, name: str, seconds: float, ok: bool) -> None:
-        self.compiled += ok
-        self.inner.finished(name, seconds, ok)
-
-    def waiting(self, name: str, holder: str) -> None:
-        self.inner.waiting(name, holder)
-
-    def end(self) -> None:
-        self.inner.end()
-
-
-def positive(text: str) -> int:
-    """An integer of at least 1."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no integer of at least 1")
-    return int(text)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kgen.commands.common import add_json, console, diagnostic_json, print_json, report
+from kgen.commands.common import add_json, diagnostic_json, print_json, report
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
 if TYPE_CHECKING:
-    from kgen.spec.load import Catalog
+    from kgen.spec.catalog import Catalog
 
 SUMMARY = "type-check specs and expand builds, without building anything"
 
@@ -39,90 +39,77 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from kgen.paths import specs_dir
+    from kgen import paths
 
-    paths: Sequence[Path] = args.spec or [specs_dir()]
-    found: list[str] = []
+    given: Sequence[Path] = args.spec or [paths.shown(paths.specs_dir())]
+    sound: list[str] = []
     faults: list[Diagnostic] = []
-    for path in paths:
+    for path in given:
         try:
-            found += check_folder(path) if path.is_dir() else check_file(path)
+            sound += check_folder(path) if path.is_dir() else check_file(path)
         except KgenError as error:
             faults += [d for d in error.diagnostics if d not in faults]
     if args.json:
-        document = {"ok": not faults, "checked": found, "diagnostics": [diagnostic_json(d) for d in faults]}
-        print_json(document)
-    else:
-        _print(found, faults)
+        shown = [diagnostic_json(fault) for fault in faults]
+        print_json({"ok": not faults, "checked": sound, "diagnostics": shown})
+        return 1 if faults else 0
+    for line in sound:
+        print(f"ok  {line}")
+    if faults:
+        report(faults, as_json=False)
+        print(f"\n{len(faults)} fault{'s' if len(faults) > 1 else ''}")
     return 1 if faults else 0
 
 
 def check_folder(folder: Path) -> list[str]:
-    """Check a whole specs folder. One line for each thing that is sound."""
+    """Check a whole specs folder. One line for each thing that is sound; raises KgenError."""
     from kgen.spec.load import load_catalog
 
     catalog = load_catalog(folder)
-    lines = [
-        f"{folder}: {len(catalog.ops)} operators, {len(catalog.targets)} targets, {len(catalog.layouts)} layouts"
-    ]
-    return lines + _check_builds(sorted((folder / "builds").glob("*.yaml")), catalog)
+    counts = f"{len(catalog.ops)} operators, {len(catalog.targets)} targets, {len(catalog.layouts)} layouts"
+    return [f"{folder}: {counts}", *_check_builds(sorted((folder / "builds").glob("*.yaml")), catalog)]
 
 
 def check_file(path: Path) -> list[str]:
-    """Check one file, told apart by its first key."""
+    """Check one file, told apart by the key that names what it is. Raises KgenError."""
     from kgen.spec.load import load_catalog, load_layouts, load_op, load_target
 
-    kind = _kind(path)
-    if kind == "op":
-        return [f"{path}: operator {load_op(path, load_catalog().layouts).name}"]
+    kind = kind_of(path)
     if kind == "target":
         return [f"{path}: target {load_target(path).name}"]
     if kind == "layouts":
         return [f"{path}: {len(load_layouts(path))} layouts"]
-    return _check_builds([path], load_catalog())
+    catalog = load_catalog()
+    if kind == "op":
+        return [f"{path}: operator {load_op(path, catalog.layouts, list(catalog.targets)).name}"]
+    return _check_builds([path], catalog)
 
 
-def _check_builds(paths: Iterable[Path], catalog: Catalog) -> list[str]:
-    from kgen.spec.load import load_build
-    from kgen.targets.host import native_target
-    from kgen.variants.matrix import expand
+def kind_of(path: Path) -> str:
+    """Which of KINDS a file is. Raises KgenError for a file that is none, or cannot be read."""
+    from kgen.spec.load import root_keys
+
+    keys = root_keys(path)
+    for kind in KINDS:
+        if kind in keys:
+            return kind
+    message = f"{path} says nothing of what it is: a spec has one of the keys {', '.join(KINDS)}"
+    raise KgenError(Diagnostic("K202", message, hint=choice_hint(next(iter(keys), ""), KINDS)))
+
+
+def _check_builds(files: Iterable[Path], catalog: Catalog) -> list[str]:
+    from kgen import api
 
     lines: list[str] = []
     faults: list[Diagnostic] = []
-    for path in paths:
+    for file in files:
         try:
-            matrix = expand(load_build(path, catalog), catalog, native_target(catalog))
+            matrix = api.expand(file, catalog=catalog)
         except KgenError as error:
             faults += error.diagnostics
         else:
             counts = f"{len(matrix.accepted)} accepted + {len(matrix.rejected)} rejected"
-            lines.append(f"{path}: {counts} = {matrix.product} combinations")
+            lines.append(f"{file}: {counts} = {matrix.product} combinations")
     if faults:
         raise KgenError(faults)
     return lines
-
-
-def _kind(path: Path) -> str:
-    from kgen.diagnostics import Source
-    from kgen.syntax.yaml import load
-
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise KgenError(Diagnostic("K201", f"cannot read {path}: {error}")) from None
-    root = load(Source(str(path), text))
-    keys = [key for key, _ in getattr(root, "items", ())]
-    for kind in KINDS:
-        if kind in keys:
-            return kind
-    message = f"{path} says nothing that makes it a spec; its first key names what it is"
-    first = keys[0] if keys else ""
-    raise KgenError(Diagnostic("K202", message, root.span, choice_hint(first, KINDS)))
-
-
-def _print(found: Sequence[str], faults: Sequence[Diagnostic]) -> None:
-    for line in found:
-        console().print(f"[green]ok[/green]  {line}", highlight=False)
-    if faults:
-        report(faults, as_json=False)
-        print(f"\n{len(faults)} fault{'s' if len(faults) > 1 else ''}")

@@ -1,4 +1,4 @@
-"""What several commands share: arguments, output, and opening a build."""
+"""What several commands share: arguments and output."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from kgen.diagnostics import Diagnostic, KgenError, choice_hint
+from kgen.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from kgen.spec.load import Catalog
-    from kgen.variants.model import Matrix
 
 
 def add_build(parser: argparse.ArgumentParser) -> None:
@@ -82,30 +78,11 @@ def diagnostic_json(diagnostic: Diagnostic) -> Mapping[str, Any]:
     }
 
 
-def build_path(name: str) -> Path:
-    """The file of a build given as a path or as a bare name of specs/builds."""
-    from kgen.paths import specs_dir
-
-    path = Path(name)
-    if path.exists() or path.suffix or len(path.parts) > 1:
-        return path
-    folder = specs_dir() / "builds"
-    named = folder / f"{name}.yaml"
-    if named.exists():
-        return named
-    known = sorted(p.stem for p in folder.glob("*.yaml"))
-    raise KgenError(Diagnostic("K601", f"there is no build named '{name}'", hint=choice_hint(name, known)))
-
-
-def open_build(name: str, arch: str | None = None) -> tuple[Matrix, Catalog]:
-    """Load, check and expand a build."""
-    from kgen.spec.load import load_build, load_catalog
-    from kgen.targets.host import native_target
-    from kgen.variants.matrix import expand
-
-    catalog = load_catalog()
-    build = load_build(build_path(name), catalog)
-    return expand(build, catalog, arch or native_target(catalog)), catalog
+def positive(text: str) -> int:
+    """An integer of at least 1, as argparse reads one."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no integer of at least 1")
+    return int(text)
 
 
 def _coloured(text: str, stream: TextIO) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kgen.commands.build import positive
-from kgen.commands.common import add_json
+from kgen.commands.common import add_json, console, positive, print_json
 
 SUMMARY = "build kernels for a small language model and decode text with them"
 
@@ -37,6 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from kgen.demo.job import main
+    from rich.console import Console
 
-    return main(args)
+    from kgen.demo.job import Options, main
+    from kgen.demo.report import Report
+
+    options = Options(args.build, args.new_tokens, args.random_weights, args.jobs, quiet=args.json)
+    report = Report(Console(quiet=True) if args.json else console())
+    code = main(options, report)
+    if args.json:
+        print_json(report.document)
+    return code

@@ -7,12 +7,17 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kgen.commands.common import add_arch, add_build, add_json, open_build, print_json
+from kgen.commands.common import add_arch, add_build, add_json, diagnostic_json, print_json
+from kgen.commands.list import print_rejected, rejected_json
 from kgen.diagnostics import Collector, Diagnostic, KgenError, choice_hint
 
 if TYPE_CHECKING:
     from kgen.dispatch.model import Bound, Choice, Selection
     from kgen.manifest import Policy, Scalar
+    from kgen.spec.catalog import Catalog
+    from kgen.spec.model import OpSpec
+    from kgen.variants.explain import Explanation
+    from kgen.variants.model import Matrix
 
 SUMMARY = "say which kernel serves a call, or why a combination is rejected"
 
@@ -21,8 +26,9 @@ DETAILS = """\
             value: by argument, environment variable, tuning table or the policy of the spec. Nothing
             is built or run. Sizes are the facts and parameters of the operator, as --name value or
             name=value; a free parameter given here counts as one the caller insists on.
-  rejected  Every rule that a combination of BUILD's parameters breaks, with its reason, its place in
-            the spec, the figures it was judged by, and the nearest combinations that pass.
+  rejected  What BUILD makes of some values of parameters: every rule they break, with its reason, its
+            place in the spec and the figures it was judged by; values that no axis of the build has;
+            the combinations that are accepted.
 
 examples:
   kgen explain call paged_attention --num-seqs 8 --num-heads 32 --num-kv-heads 8 --head-dim 128 \\
@@ -65,10 +71,11 @@ def _run_call(args: argparse.Namespace) -> int:
     policy = dispatcher().policy(args.op)
     bound = bound_call(policy, given)
     selection = dispatcher().choose(policy, bound)
+    refused = None if selection.kernel else dispatcher().compiler.reject(args.op, selection.params)
     if as_json:
-        print_json(_selection_json(selection))
+        print_json(_selection_json(selection, refused))
     else:
-        _print_selection(selection)
+        _print_selection(selection, refused)
     return 0
 
 
@@ -108,10 +115,12 @@ def bound_call(policy: Policy, given: Mapping[str, Scalar]) -> Bound:
     Raises KgenError for names the operator does not have.
     """
     from kgen.dispatch.model import Bound
+    from kgen.manifest import HEADER
 
     derived = {name for name, _ in policy.facts}
     params = [rule.name for rule in policy.params]
-    facts = [w.name for w in policy.words if w.kind in ("fact", "int") and w.name not in derived]
+    words = [w.name for w in policy.words if w.kind in ("fact", "int") and w.name not in derived]
+    facts = [name for name in words if name not in HEADER]
     known = [*params, *(f for f in facts if f not in params), "policy"]
     found = Collector()
     for name in given:
@@ -130,11 +139,12 @@ def bound_call(policy: Policy, given: Mapping[str, Scalar]) -> Bound:
     )
 
 
-def _selection_json(selection: Selection) -> Mapping[str, Any]:
+def _selection_json(selection: Selection, refused: Diagnostic | None) -> Mapping[str, Any]:
     return {
         "op": selection.op,
         "variant": selection.kernel.entry.name if selection.kernel else None,
         "built": selection.kernel is not None,
+        "refused": diagnostic_json(refused) if refused else None,
         "params": dict(selection.params),
         "choices": [dataclasses.asdict(choice) for choice in selection.choices],
         "facts": {n: v for n, v in selection.names.items() if n not in selection.params},
@@ -142,11 +152,11 @@ def _selection_json(selection: Selection) -> Mapping[str, Any]:
     }
 
 
-def _print_selection(selection: Selection) -> None:
+def _print_selection(selection: Selection, refused: Diagnostic | None) -> None:
     if selection.kernel:
         print(f"{selection.kernel.entry.name}\n  built, of library {selection.kernel.library}")
     else:
-        print(f"a variant of {selection.op} that is not built; it is built when it is called (KGEN_JIT=1)")
+        print(_not_built(selection.op, refused))
     free = {choice.param for choice in selection.choices}
     fixed = ", ".join(f"{n} = {v}" for n, v in selection.params.items() if n not in free)
     print(f"  fixed by the call: {fixed}")
@@ -160,6 +170,16 @@ def _print_selection(selection: Selection) -> None:
             print(f"    {name}")
 
 
+def _not_built(op: str, refused: Diagnostic | None) -> str:
+    from kgen import env
+
+    if refused is not None:
+        return f"no variant of {op}: the call raises\n{refused}"
+    if env.jit():
+        return f"a variant of {op} that is not built yet; the first call builds it"
+    return f"no built variant of {op}: with KGEN_JIT=0 the call raises"
+
+
 def _print_choice(choice: Choice) -> None:
     print(f"  {choice.param} = {choice.value}")
     print(f"    wanted {choice.want} by {choice.source} ({choice.where}), picked {choice.pick}: {choice.why}")
@@ -168,6 +188,65 @@ def _print_choice(choice: Choice) -> None:
 
 
 def _run_rejected(args: argparse.Namespace) -> int:
+    from kgen import api
+    from kgen.variants.explain import explain
+
     given = pairs(args.values)
-    matrix, catalog = open_build(args.build, args.arch)
-    raise NotImplementedError
+    catalog = api.check()
+    matrix = api.expand(args.build, args.arch, catalog)
+    ops = fitting_ops(matrix, catalog, given)
+    values = {name: value for name, value in given.items() if name != "op"}
+    found = [explain(matrix, op, values, catalog) for op in ops]
+    if args.json:
+        print_json([_explanation_json(explanation) for explanation in found])
+    else:
+        for explanation in found:
+            _print_explanation(explanation)
+    return 0
+
+
+def fitting_ops(matrix: Matrix, catalog: Catalog, given: Mapping[str, Scalar]) -> list[OpSpec]:
+    """The operator named by `op`, else those of the build that have every parameter given.
+
+    Raises KgenError (K205, K303) where there is none."""
+    if "op" in given:
+        return [catalog.op(str(given["op"]))]
+    names = dict.fromkeys([*(v.op.name for v in matrix.accepted), *(r.op for r in matrix.rejected)])
+    ops = [catalog.op(name) for name in names]
+    fitting = [op for op in ops if given.keys() <= {param.name for param in op.params}]
+    if not fitting:
+        known = sorted({param.name for op in ops for param in op.params})
+        odd = next((name for name in given if name not in known), None)
+        message = f"no operator of build {matrix.build} has all of the parameters {', '.join(given)}"
+        raise KgenError(Diagnostic("K303", message, hint=choice_hint(odd, known) if odd else None))
+    return fitting
+
+
+def _explanation_json(found: Explanation) -> Mapping[str, Any]:
+    return {
+        "build": found.build,
+        "op": found.op,
+        "given": dict(found.given),
+        "accepted": [variant.name for variant in found.accepted],
+        "rejected": [rejected_json(entry) for entry in found.rejected],
+        "absent": {name: list(values) for name, values in found.absent.items()},
+        "rules": [rejected_json(entry) for entry in found.rules],
+    }
+
+
+def _print_explanation(found: Explanation) -> None:
+    given = ", ".join(f"{name} = {value}" for name, value in found.given.items())
+    print(f"{found.op} with {given}, in build {found.build}")
+    for entry in found.rules:
+        print_rejected(entry, title=f"  breaks the rule: {entry.rule}")
+    for name, values in found.absent.items():
+        listed = ", ".join(map(str, values))
+        print(f"  {name} = {found.given[name]} is not on an axis of the build, which has {listed}")
+    for entry in found.rejected:
+        print_rejected(entry, title=f"  rejected: {entry.name}\n    {entry.rule}")
+    for variant in found.accepted:
+        print(f"  accepted: {variant.name}")
+    if not (found.rules or found.absent or found.rejected):
+        print("  nothing of it is rejected")
+    elif found.absent and not found.rules:
+        print("  no rule rejects it: add the value to an axis of the build to get it")

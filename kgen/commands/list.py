@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kgen.commands.common import add_arch, add_build, add_json, console, open_build, print_json
+from kgen.commands.common import add_arch, add_build, add_json, console, print_json
 
 if TYPE_CHECKING:
     from kgen.manifest import Scalar
@@ -39,28 +39,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    matrix, _ = open_build(args.build, args.arch)
+    from kgen import api
+
+    matrix = api.expand(args.build, args.arch)
     accepted = [v for v in matrix.accepted if args.op in (None, v.op.name)]
     rejected = [r for r in matrix.rejected if args.op in (None, r.op)]
-    resources = built_resources([v.name for v in accepted]) if args.resources else {}
+    resources = built_resources(matrix.build) if args.resources else {}
     if args.json:
         print_json(_document(matrix, accepted, rejected, resources))
     elif args.rejected:
-        _print_rejected(rejected)
+        for entry in rejected:
+            print_rejected(entry, title=f"{entry.name}\n    {entry.rule}")
+        print(f"{len(rejected)} of {matrix.product} combinations are rejected")
     else:
         _print_accepted(accepted, resources, with_resources=args.resources)
         _print_totals(matrix, accepted)
     return 0
 
 
-def built_resources(names: Sequence[str]) -> Mapping[str, Mapping[str, Scalar]]:
-    """What the manifests of built kernels say, by name; a kernel not yet built is absent."""
-    from kgen.build.library import built_entries
+def built_resources(build: str) -> Mapping[str, Mapping[str, Scalar]]:
+    """What the last `kgen build` of this build noted of each kernel, by name; empty before one."""
+    from kgen.manifest_read import read_library
+    from kgen.paths import cache_dir
 
-    return {
-        entry.name: {**entry.resources, "compile_seconds": round(entry.compile_seconds, 2)}
-        for entry in built_entries(names)
-    }
+    file = cache_dir() / "libraries" / f"{build}.json"
+    entries = read_library(file).entries if file.exists() else ()
+    return {e.name: {**e.resources, "compile_seconds": round(e.compile_seconds, 2)} for e in entries}
 
 
 def _document(
@@ -116,19 +120,18 @@ def _print_accepted(
         cells = [str(row.get(column, "-")) for column in columns]
         table.add_row(variant.name, variant.op.name, variant.target.name, *cells)
     console().print(table)
-    if with_resources and len(resources) < len(accepted):
-        print(f"\n{len(accepted) - len(resources)} of these are not built yet: kgen build")
+    missing = sum(variant.name not in resources for variant in accepted)
+    if with_resources and missing:
+        print(f"\n{missing} of these are not built yet: kgen build")
 
 
-def _print_rejected(rejected: Sequence[Rejected]) -> None:
-    for entry in rejected:
-        print(f"{entry.name}\n  {entry.rule}\n  because {entry.because}")
-        if entry.figures:
-            print("  with " + ", ".join(f"{name} = {value}" for name, value in entry.figures.items()))
-        if entry.where:
-            print(f"  at {entry.where}")
-    if not rejected:
-        print("nothing is rejected")
+def print_rejected(entry: Rejected, title: str) -> None:
+    """The reason of a rejection, its figures and its place, below a title."""
+    print(f"{title}\n    because {entry.because}")
+    if entry.figures:
+        print("    where " + ", ".join(f"{name} = {value}" for name, value in entry.figures.items()))
+    if entry.where:
+        print(f"    at {entry.where}")
 
 
 def _print_totals(matrix: Matrix, accepted: Sequence[Variant]) -> None:

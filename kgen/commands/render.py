@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kgen.commands.common import add_arch, add_build, open_build
+from kgen.commands.common import add_arch, add_build
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
 if TYPE_CHECKING:
@@ -40,9 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from kgen import api
     from kgen.render.emit import render
 
-    matrix, _ = open_build(args.build, args.arch)
+    matrix = api.expand(args.build, args.arch)
     chosen = [v for v in matrix.accepted if args.only is None or fnmatchcase(v.name, args.only)]
     if not chosen:
         raise KgenError(_no_match(args.only, matrix))

@@ -5,16 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kgen.commands.build import build_matrix
-from kgen.commands.common import add_arch, add_build, add_json, open_build, print_json
-from kgen.diagnostics import Diagnostic, KgenError, choice_hint
+from kgen.commands.common import add_arch, add_build, add_json, print_json
 
 if TYPE_CHECKING:
     from kgen.testing.case import Outcome
-    from kgen.variants.model import Matrix, Variant
 
 SUMMARY = "check every variant of a build against the float64 oracle"
 
@@ -42,47 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    matrix, _ = open_build(args.build, args.arch)
-    chosen = choose(matrix, args.only, sample=args.sample)
-    build_matrix(dataclasses.replace(matrix, accepted=tuple(chosen)), quiet=args.json)
-    outcomes = run_cases(chosen, verbose=args.verbose and not args.json)
-    failed = [outcome for outcome in outcomes if outcome.problems]
+    from kgen import api
+    from kgen.testing.variants import choose, outcomes
+
+    matrix = api.expand(args.build, args.arch)
+    chosen = choose(matrix.accepted, args.only, sample=args.sample)
+    api.build_matrix(matrix, progress="none" if args.json else "auto", chosen=chosen)
+    found = []
+    for outcome in outcomes(chosen):
+        found.append(outcome)
+        if not args.json and (outcome.problems or args.verbose):
+            _tell(outcome)
+    failed = any(outcome.problems for outcome in found)
     if args.json:
-        print_json({"ok": not failed, "cases": [dataclasses.asdict(outcome) for outcome in outcomes]})
+        print_json({"ok": not failed, "cases": [dataclasses.asdict(outcome) for outcome in found]})
     else:
-        _print(outcomes, len(chosen))
+        _print_totals(found, len(chosen))
     return 1 if failed else 0
-
-
-def choose(matrix: Matrix, only: str | None, *, sample: bool) -> list[Variant]:
-    """The variants to test. Raises KgenError where the name matches none."""
-    from kgen.testing.sample import cover
-
-    chosen = [v for v in matrix.accepted if only is None or fnmatchcase(v.name, only)]
-    if not chosen:
-        names = [v.name for v in matrix.accepted]
-        hint = choice_hint(only or "", names[:8])
-        raise KgenError(Diagnostic("K301", f"no variant of {matrix.build} is named '{only}'", hint=hint))
-    if not sample:
-        return chosen
-    by_op: dict[str, list[Variant]] = {}
-    for variant in chosen:
-        by_op.setdefault(variant.op.name, []).append(variant)
-    return [v for group in by_op.values() for v in cover(group, lambda variant: variant.params)]
-
-
-def run_cases(variants: Sequence[Variant], *, verbose: bool = False) -> list[Outcome]:
-    """Run every case of these variants, which must be built. Failures are told as they come."""
-    from kgen.testing.runner import cases, check
-
-    outcomes = []
-    for variant in variants:
-        for case in cases(variant):
-            outcome = check(case)
-            outcomes.append(outcome)
-            if outcome.problems or verbose:
-                _tell(outcome)
-    return outcomes
 
 
 def _tell(outcome: Outcome) -> None:
@@ -92,9 +64,11 @@ def _tell(outcome: Outcome) -> None:
         print(f"  {problem}", flush=True)
 
 
-def _print(outcomes: Sequence[Outcome], variants: int) -> None:
-    failed = sum(bool(o.problems) for o in outcomes)
-    skipped = sum(bool(o.skipped) for o in outcomes)
-    passed = len(outcomes) - failed - skipped
-    seconds = sum(o.seconds for o in outcomes)
-    print(f"{variants} variants: {passed} cases passed, {failed} failed, {skipped} skipped in {seconds:.1f} s")
+def _print_totals(found: Sequence[Outcome], variants: int) -> None:
+    failed = sum(bool(o.problems) for o in found)
+    skipped = sum(bool(o.skipped) for o in found)
+    counts = f"{len(found) - failed - skipped} cases passed, {failed} failed, {skipped} skipped"
+    print(f"{variants} variants: {counts} in {sum(o.seconds for o in found):.1f} s")
+    reasons = sorted({o.skipped for o in found if o.skipped})
+    for reason in reasons:
+        print(f"  skipped: {reason}")

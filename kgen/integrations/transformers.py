@@ -19,7 +19,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AttentionInterface, Cache
@@ -108,7 +108,7 @@ def attention(
 _USE = "pass past_key_values=PagedCache(model.config, ...) and keep use_cache on"
 
 
-class PagedCache(Cache):  # type: ignore[misc]  # transformers is untyped here
+class PagedCache(Cache):  # type: ignore[misc]
     """The KV cache of several sequences in kgen's pages.
 
     num_sequences, max_tokens: how many sequences, and how many tokens each may grow to.

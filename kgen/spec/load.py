@@ -16,7 +16,7 @@ from kgen.spec.layouts import read_layouts
 from kgen.spec.model import BuildSpec, OpSpec, TargetSpec
 from kgen.spec.op import read_op
 from kgen.spec.target import read_target
-from kgen.syntax.yaml import load
+from kgen.syntax.yaml import MapNode, load
 
 MAX_BYTES = 1 << 20
 
@@ -81,6 +81,15 @@ def load_build(path: str | Path, catalog: Catalog) -> BuildSpec:
     return build
 
 
+def root_keys(path: str | Path) -> tuple[str, ...]:
+    """The keys at the top of a file, by which one can tell what kind of spec it is."""
+    found = Collector()
+    source = _read(Path(path), str(path), found)
+    root = load(source, found) if source is not None else None
+    found.check()
+    return tuple(entry.key.text for entry in root.entries) if isinstance(root, MapNode) else ()
+
+
 def spec_hash(spec: bytes, layouts: bytes) -> str:
     """What identifies an operator's meaning: its file and the layouts, nothing of where or when."""
     digest = hashlib.sha256(f"{len(spec)}:".encode())
@@ -98,7 +107,7 @@ def _op(
 ) -> OpSpec:
     path = root / "layouts.yaml"
     digest = spec_hash(source.text.encode(), path.read_bytes() if path.is_file() else b"")
-    return read_op(load(source, found), digest, layouts, targets, None, found)
+    return read_op(load(source, found), digest, layouts, targets, paths.templates_dir(), found)
 
 
 def _target(path: Path, name: str, found: Collector) -> TargetSpec | None:
