@@ -44,7 +44,7 @@ class Ceiling:
         head = (self.openmp.parallel, self.openmp.thread_num, self.threads, sums.data_ptr())
         block = (ctypes.c_int64 * (len(head) + len(words)))(*head, *words)
         self.library[name](block)
-        return functools.reduce(operator.xor, sums.tolist())
+        return int(functools.reduce(operator.xor, sums.tolist()))
 
 
 def ceiling(threads: int) -> Ceiling:

@@ -14,7 +14,7 @@ def test_rounds_alternate_and_warmups_do_not_count():
     contenders = {name: lambda name=name: calls.append(name) for name in "abc"}
     times = alternate(contenders, rounds=4, warmup=1)
     assert {name: len(found) for name, found in times.items()} == {"a": 4, "b": 4, "c": 4}
-    assert "".join(calls) == "cba" "abc" "cba" "abc" "cba"
+    assert "".join(calls) == "cbaabccbaabccba"
     assert all(seconds >= 0 for found in times.values() for seconds in found)
 
 

@@ -1,0 +1,138 @@
+"""The benchmarks on shapes of a few kilobytes: what they report, not how fast it is."""
+
+import io
+import json
+
+import pytest
+import torch
+
+from kgen.bench import decode, overhead, params, report
+from kgen.diagnostics import KgenError
+
+TINY = {
+    "batch": 2,
+    "heads": 4,
+    "kv_heads": 2,
+    "head_dim": 64,
+    "context": 70,
+    "block_size": [16],
+    "dtype": ["f32", "bf16"],
+    "layout": "bhsd",
+    "threads": 2,
+    "rounds": 3,
+}
+FIELDS = {
+    "op",
+    "variant",
+    "shape",
+    "seconds",
+    "gbps",
+    "ceiling_gbps",
+    "of_ceiling",
+    "stream_gbps",
+    "peers",
+    "spread",
+}
+
+
+@pytest.fixture(autouse=True)
+def small_pool(monkeypatch):
+    monkeypatch.setattr("kgen.bench.pool.last_level_cache", lambda: 1 << 16)
+
+
+def test_decode_reports_its_fields():
+    threads = torch.get_num_threads()
+    found = report.run("decode", TINY)
+    rows = json.loads(json.dumps(found.json()))
+    assert [row["shape"]["dtype"] for row in rows] == ["f32", "bf16"]
+    for row in rows:
+        assert set(row) == FIELDS
+        assert row["op"] == "paged_attention"
+        assert row["variant"].startswith("paged_attention_")
+        assert f"_{row['shape']['dtype']}_d64_b16_bhsd_r2_p0" in row["variant"]
+        nbytes = 2 * 2 * 70 * 2 * 64 * {"f32": 4, "bf16": 2}[row["shape"]["dtype"]]
+        assert row["gbps"] == pytest.approx(nbytes / row["seconds"] / 1e9)
+        assert set(row["peers"]) == {"sdpa", "sdpa_folded", "matmuls"}
+        low, high = row["spread"]["seconds"]
+        assert 0 < low <= row["seconds"] <= high
+    assert torch.get_num_threads() == threads
+
+
+def test_decode_prints_a_line_a_shape():
+    from rich.console import Console
+
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(report.run("decode", {**TINY, "dtype": "f32"}).table())
+    text = console.export_text()
+    assert "_f32_d64_b16_bhsd_r2_p0" in text.replace("\n", "")
+    assert "GB/s" in text
+
+
+def test_a_forced_partition_is_what_runs():
+    (row,) = decode.run({**TINY, "dtype": "f32", "partition_size": 256})
+    assert row.variant.endswith("_p256")
+
+
+def test_a_wrong_result_is_not_timed(monkeypatch):
+    from kgen import ops
+
+    right = ops.paged_attention
+
+    def wrong(*args, **kwargs):
+        right(*args, **kwargs)
+        kwargs["out"][1, 2, 3] += 0.01
+
+    monkeypatch.setattr(ops, "paged_attention", wrong)
+    with pytest.raises(KgenError, match=r"row 1 of paged_attention_.* differs from the oracle"):
+        decode.run({**TINY, "dtype": "f32"})
+
+
+def test_overhead_times_every_operator():
+    rows = report.run("overhead", {"calls": 3, "rounds": 2}).json()
+    assert [row["op"] for row in rows] == [
+        "paged_attention",
+        "merge_states",
+        "reshape_and_cache",
+        "copy_blocks",
+        "swap_blocks",
+    ]
+    assert all(0 < row["seconds"] < row["first_seconds"] for row in rows)
+    assert overhead.DEFAULTS["rounds"] >= 20
+
+
+def test_params_tables():
+    small = {
+        "batch": 1,
+        "heads": 2,
+        "kv_heads": 1,
+        "head_dim": 64,
+        "context": 4096,
+        "rounds": 2,
+        "dtype": "f32",
+    }
+    found = report.run("params", small).json()
+    blocks = {row["block_size"]: row for row in found["block_size"]}
+    assert {size: row["entries"] for size, row in blocks.items()} == {16: 256, 32: 128, 64: 64, 128: 32}
+    for size, row in blocks.items():
+        assert row["waste_tokens"] == pytest.approx((size - 1) / 2, rel=0.05)
+        assert row["waste_bytes"] == pytest.approx(row["waste_tokens"] * 2 * 64 * 4)
+    parts = {row["partition_size"]: row for row in found["partition_size"]}
+    assert {size: row["partitions"] for size, row in parts.items()} == {256: 16, 512: 8}
+    assert {size: row["workspace_bytes"] for size, row in parts.items()} == {
+        256: 4 * 2 * 16 * 66,
+        512: 4 * 2 * 8 * 66,
+    }
+
+
+def test_workspace_bytes_are_what_a_call_uses():
+    from kgen import ops
+
+    shape = params._shape({**params.DEFAULTS, "threads": 1, "batch": 3, "heads": 4, "context": 1000}, 16)
+    assert params.workspace_bytes(shape, 256) == 3 * 4 * 4 * (4 + 4 + 4 * 128)
+    assert ops.dispatcher().workspaces.held() >= 0
+
+
+@pytest.mark.parametrize(("kind", "args"), [("decoed", {}), ("decode", {"heds": 3})])
+def test_unknown_names_are_refused_with_the_nearest(kind, args):
+    with pytest.raises(KgenError, match=r"did you mean '(decode|heads)'"):
+        report.run(kind, args)
