@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 TAB_WIDTH = 4
+SHOWN_WIDTH = 120
+"""Characters of a line that an excerpt shows at most."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,13 @@ def _excerpt(span: Span) -> list[str]:
     start = len(text[: span.col - 1].expandtabs(TAB_WIDTH))
     last = span.end_col - 1 if span.end_line == span.line else len(text)
     width = max(1, len(text[:last].expandtabs(TAB_WIDTH)) - start)
-    limit = 100
-    if start > limit:  # a very long line: show the part around the caret
+    if start > SHOWN_WIDTH - 20:  # far along a long line: show the part around the caret
         shown, start = "..." + shown[start - 40 :], 43
-    shown = shown[: start + max(width, limit)]
+    if len(shown) > SHOWN_WIDTH:
+        shown = shown[: SHOWN_WIDTH - 3] + "..."
     width = min(width, max(1, len(shown) - start))
     number = str(span.line)
-    return [f"  {number} | {shown}", f"  {' ' * len(number)} | {' ' * start}{'^' * width}"]
+    return [f"  {number} | {shown}".rstrip(), f"  {' ' * len(number)} | {' ' * start}{'^' * width}"]
 
 
 def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:

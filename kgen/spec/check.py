@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from kgen.diagnostics import Collector, Span, choice_hint, nearest
 from kgen.manifest import Code, Scalar
 from kgen.semantics import DTYPES, EvaluationError, evaluate
-from kgen.spec.types import BAD, BOOL, FLOAT, INT, RECORDS, SIGNATURES, Signature, Type, accepts, join
+from kgen.spec.types import (
+    BAD,
+    BOOL,
+    FLOAT,
+    INT,
+    RECORDS,
+    SIGNATURES,
+    Signature,
+    Type,
+    accepts,
+    article,
+    join,
+)
 from kgen.syntax.ast import (
     Attr,
     Binary,
@@ -114,8 +126,8 @@ class _Checker:
     def expect(self, expr: Expr, checked: Checked, wanted: Type, role: str = "") -> Checked:
         """`checked` where `wanted` is expected; otherwise the fault, once."""
         if not accepts(wanted, checked.type):
-            needs = f"{role} needs {_a(wanted)}" if role else f"expected {_a(wanted)}"
-            self._found.add("K208", f"{needs}; this is {_a(checked.type)}", expr.span)
+            needs = f"{role} needs {article(wanted)}" if role else f"expected {article(wanted)}"
+            self._found.add("K208", f"{needs}; this is {article(checked.type)}", expr.span)
             return _BAD
         if wanted.word and checked.type.word and not self._check_words(expr, checked, wanted):
             return _BAD
@@ -147,6 +159,8 @@ class _Checker:
         hint = choice_hint(expr.name, list(self._scope)) if self._scope else "only constants can be used here"
         if expr.name in SIGNATURES:
             hint = f"'{expr.name}' is a function; call it as {expr.name}(...)"
+        elif expr.name.lower() in ("true", "false"):
+            hint = f"write '{expr.name.lower()}'"
         elif self._is_word(expr.name) and nearest(expr.name, self._scope) is None:
             hint = f"write the word in quotes: '{expr.name}'"
         self._found.add("K205", f"unknown name '{expr.name}'", expr.span, hint)
@@ -164,7 +178,7 @@ class _Checker:
         fields = RECORDS.get(base.type.kind)
         if fields is None:
             records = " and ".join(f"a {kind}" for kind in RECORDS)
-            message = f"'{expr.base.name}' is {_a(base.type)} and has no fields"
+            message = f"'{expr.base.name}' is {article(base.type)} and has no fields"
             self._found.add("K205", message, expr.name_span, f"only {records} have fields")
             return _BAD
         if expr.name not in fields:
@@ -217,7 +231,7 @@ class _Checker:
                 self.expect(operand, side, Type("number"), f"'{op}'")
             return
         if join(left, right) is None:
-            message = f"cannot compare {_a(left)} with {_a(right)}"
+            message = f"cannot compare {article(left)} with {article(right)}"
             self._found.add("K208", message, pair[1].span)
         elif left.word and right.word and left != right:
             if left.kind == "text":
@@ -240,7 +254,7 @@ class _Checker:
             otherwise = self.infer(expr.otherwise)
         both = join(then.type, otherwise.type)
         if both is None:
-            message = f"the branches differ: {_a(then.type)}, else {_a(otherwise.type)}"
+            message = f"the branches differ: {article(then.type)}, else {article(otherwise.type)}"
             self._found.add("K208", message, expr.otherwise.span)
             return _BAD
         if condition.value is None:
@@ -258,7 +272,7 @@ class _Checker:
             return _BAD
         if not signature.accepts(len(args)):
             message = f"{expr.function} takes {signature.arity}; {len(args)} given"
-            self._found.add("K207", message, expr.name_span)
+            self._found.add("K207", message, expr.name_span, f"write {expr.function}({signature})")
             return _BAD
         args = self._check_args(expr, signature, args)
         result = signature.result
@@ -287,7 +301,7 @@ class _Checker:
         if base.type.kind == "bad":
             return _BAD
         if base.type.kind != "array" or base.type.element is None:
-            self._found.add("K208", f"{_a(base.type)} cannot be indexed", expr.base.span)
+            self._found.add("K208", f"{article(base.type)} cannot be indexed", expr.base.span)
             return _BAD
         axis = base.type.axis
         if not (isinstance(expr.index, Name) and expr.index.name == axis) and index.type != BAD:
@@ -338,11 +352,3 @@ def _over_constants(expr: Expr, values: Sequence[Scalar | None]) -> Code:
 
 def _kind(wanted: Type) -> str:
     return "choice" if wanted.kind in ("enum", "text") else wanted.kind
-
-
-def _a(given: Type) -> str:
-    """The type with its article."""
-    text = str(given)
-    if text.startswith("a "):
-        return text
-    return f"an {text}" if text[0] in "aei" else f"a {text}"

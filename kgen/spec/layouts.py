@@ -79,5 +79,6 @@ def _order(fields: Fields, tensor: str) -> TensorOrder | None:
 
 def _bad_axis(item: Node, text: str, found: Collector) -> None:
     if not isinstance(item, BadNode):
-        hint = choice_hint(text, [*AXES, "dim/x", "x"])
+        inner = text == "x" or text.isdigit()
+        hint = "it follows an axis dim/x or dim/8" if inner else choice_hint(text, [*AXES, "dim/x"])
         found.add("K204", f"{describe(item)} is no axis of a cache", item.span, hint)

@@ -8,7 +8,7 @@ from kgen.diagnostics import Collector, Span, nearest
 from kgen.spec.arguments import axis_facts
 from kgen.spec.check import Scope, Symbol
 from kgen.spec.model import ArgumentSpec, FactSpec
-from kgen.spec.types import INT, Type
+from kgen.spec.types import INT, Type, article
 from kgen.syntax.ast import Name, walk
 
 
@@ -17,7 +17,7 @@ def check_unique(names: Iterable[tuple[str, str, Span]], found: Collector) -> No
     first: dict[str, tuple[str, Span]] = {}
     for name, role, span in names:
         if name in first:
-            message = f"'{name}' is already the name of a {first[name][0]}"
+            message = f"'{name}' is already the name of {article(first[name][0])}"
             found.add("K215", message, span, f"rename this {role}", (f"first given at {first[name][1]}",))
         else:
             first[name] = (role, span)

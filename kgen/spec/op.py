@@ -52,7 +52,8 @@ class _OpReader:
     def __init__(self, top: Fields, layouts: Mapping[str, Layout], targets: Sequence[str] | None) -> None:
         self._top, self._found = top, top.found
         self._layouts, self._targets = layouts, targets
-        self._faulty: set[str] = set()
+        self._faulty: list[str] = []
+        self._growth = Growth()
 
     def read(self, digest: str, templates: Path | None) -> OpSpec:
         top, found = self._top, self._found
@@ -91,7 +92,8 @@ class _OpReader:
             tests=read_tests(top, scope, found),
             layouts=self._layouts,
         )
-        _check_growth(op, found)
+        for expr in _expressions(op):
+            self._growth.check(expr, found)
         return op
 
     def _definitions(self, key: str, what: str, make: type[D]) -> tuple[D, ...]:
@@ -100,7 +102,7 @@ class _OpReader:
             check_name(entry.key, what, self._found)
             expr = expression(entry.value, self._found)
             if expr is None:
-                self._faulty.add(entry.key.text)
+                self._faulty.append(entry.key.text)
             else:
                 result.append(make(entry.key.text, expr, entry.key.span))
         return tuple(result)
@@ -120,11 +122,12 @@ class _OpReader:
 
     def _check_lets(self, lets: Sequence[Let], scope: dict[str, Symbol]) -> tuple[Let, ...]:
         ordered = in_order(lets, "derived value", self._found)
-        circular = {let.name for let in lets} - {let.name for let in ordered}
-        scope.update({name: Symbol(BAD, "derived value") for name in self._faulty | circular})
+        circular = [let.name for let in lets if let not in ordered]
+        scope.update({name: Symbol(BAD, "derived value") for name in (*self._faulty, *circular)})
         for let in ordered:
             checked = check_expr(let.expr, scope, self._found)
-            scope[let.name] = Symbol(checked.type, "derived value", checked.value)
+            fits = self._growth.define(let.name, let.expr, self._found)
+            scope[let.name] = Symbol(checked.type if fits else BAD, "derived value", checked.value)
         return ordered
 
     def _check_facts(self, facts: Sequence[FactSpec], call: Scope) -> tuple[FactSpec, ...]:
@@ -151,7 +154,7 @@ class _OpReader:
             checked = check_expr(check, scope, self._found, BOOL)
             if checked.value is False:
                 self._found.add("K213", "this rule can never hold", check.span)
-            elif checked.type != BAD:
+            elif checked.type != BAD and self._growth.check(check, self._found):
                 result.append(Require(check, because, check.span))
         return tuple(result)
 
@@ -164,18 +167,8 @@ def _param_scope(params: Mapping[str, Param], choices: Choices) -> dict[str, Sym
     return scope
 
 
-def _check_growth(op: OpSpec, found: Collector) -> None:
-    """Derived values are written out where they are used; that must stay within bounds."""
-    growth = Growth()
-    for let in op.lets:
-        growth.define(let.name, let.expr, found)
-    for expr in _expressions(op):
-        growth.check(expr, found)
-
-
 def _expressions(op: OpSpec) -> Iterator[Expr]:
-    for rule in (*op.requires, *op.guards):
-        yield rule.check
+    """Those in which derived values will be written out, rules apart."""
     for fact in op.facts:
         yield fact.expr
     for argument in op.arguments:

@@ -65,24 +65,31 @@ def _report_circles(
 
 
 class Growth:
-    """How large expressions become when derived values are written out."""
+    """How large expressions become when the derived values in them are written out."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, int]] = {}
 
-    def define(self, name: str, expr: Expr, found: Collector) -> None:
-        """Measure a derived value whose own names are already defined."""
-        self._known[name] = self.check(expr, found)
+    def define(self, name: str, expr: Expr, found: Collector) -> bool:
+        """Measure a derived value whose own names are already defined; whether it is in bounds."""
+        fits = self.check(expr, found)
+        self._known[name] = self._measure(expr) if fits else (1, 1)
+        return fits
 
-    def check(self, expr: Expr, found: Collector) -> tuple[int, int]:
-        """Report an expression that grows too large; returns its (size, depth), capped."""
+    def check(self, expr: Expr, found: Collector) -> bool:
+        """Whether an expression stays within bounds; otherwise it is reported."""
+        size, depth = self._measure(expr)
+        if size <= MAX_SIZE and depth <= MAX_DEPTH:
+            return True
+        limit = f"{MAX_SIZE} terms" if size > MAX_SIZE else f"{MAX_DEPTH} levels"
+        found.add("K111", f"with its derived values written out this exceeds {limit}", expr.span)
+        return False
+
+    def _measure(self, expr: Expr) -> tuple[int, int]:
+        """Size and depth, written out; the depth may be estimated too large."""
         size, depth = expr.size, expr.depth
         for node in walk(expr):
             if isinstance(node, Name) and node.name in self._known:
                 more, deeper = self._known[node.name]
                 size, depth = size + more - 1, max(depth, expr.depth + deeper - 1)
-        if size > MAX_SIZE or depth > MAX_DEPTH:
-            limit = f"{MAX_SIZE} terms" if size > MAX_SIZE else f"{MAX_DEPTH} levels"
-            found.add("K111", f"with its derived values written out this exceeds {limit}", expr.span)
-            return 1, 1
         return size, depth

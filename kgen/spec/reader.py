@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from kgen.diagnostics import Collector, KgenError, Span, choice_hint
 from kgen.manifest import Scalar
 from kgen.syntax.ast import Expr
-from kgen.syntax.parser import parse_expr
+from kgen.syntax.parser import KEYWORDS, parse_expr
 from kgen.syntax.yaml import BadNode, Entry, ListNode, MapNode, Node, ScalarNode
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-_INT = re.compile(r"[-+]?[0-9]+\Z")
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
+_FLAT = re.compile(r"[\w.:-]+\Z")
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?\Z")
-_KEYWORDS = frozenset(["and", "or", "not", "implies", "in", "if", "else", "true", "false", "target"])
+_TAKEN = KEYWORDS | {"target"}
 
 
 def describe(node: Node) -> str:
@@ -27,9 +28,11 @@ def describe(node: Node) -> str:
         return "a mapping"
     if isinstance(node, ListNode):
         return "a list"
-    if isinstance(node, ScalarNode) and node.text == "" and not node.quoted:
-        return "nothing"
-    return f"'{node.text[:40]}'" if isinstance(node, ScalarNode) else "a faulty value"
+    if isinstance(node, BadNode):
+        return "a faulty value"
+    if not node.text.strip():
+        return "an empty text" if node.quoted else "nothing"
+    return f"'{node.text[:40]}'"
 
 
 def as_int(node: Node) -> int | None:
@@ -72,7 +75,7 @@ def check_name(node: ScalarNode, what: str, found: Collector) -> None:
     if not NAME.match(node.text):
         hint = "use lower-case letters, digits and '_', starting with a letter"
         found.add("K203", f"'{node.text[:40]}' cannot name {what}", node.span, hint)
-    elif node.text in _KEYWORDS:
+    elif node.text in _TAKEN:
         found.add("K203", f"'{node.text}' is a word of the language and cannot name {what}", node.span)
 
 
@@ -145,6 +148,10 @@ class Fields:
         return text
 
     def choice(self, key: str, choices: Sequence[str], default: str = "") -> str:
+        node = self.node(key)
+        if node is not None and not isinstance(node, ScalarNode):
+            self._wrong(key, f"one of {', '.join(choices)}", node)
+            return default
         text = self.text(key)
         if text and text not in choices:
             hint = choice_hint(text, list(choices))
@@ -183,12 +190,8 @@ class Fields:
         if node is None:
             return ()
         if not isinstance(node, ListNode):
-            self._wrong(
-                key,
-                "a list",
-                node,
-                f"write [{node.text}]" if isinstance(node, ScalarNode) and node.text else None,
-            )
+            plain_text = isinstance(node, ScalarNode) and node.text and _FLAT.match(node.text)
+            self._wrong(key, "a list", node, f"write [{describe(node)[1:-1]}]" if plain_text else None)
             return ()
         if filled and not node.items:
             self.found.add("K214", f"'{key}' is an empty list", node.span, "give at least one value")

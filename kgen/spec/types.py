@@ -76,6 +76,10 @@ class Signature:
             return f"{count} or more arguments"
         return f"{count} argument" + ("s" if count != 1 else "")
 
+    def __str__(self) -> str:
+        listed = ", ".join(str(arg) for arg in self.args)
+        return f"{listed}, ..." if self.variadic else listed
+
     def accepts(self, count: int) -> bool:
         return count == len(self.args) or (self.variadic and count >= len(self.args))
 
@@ -124,3 +128,11 @@ def join(left: Type, right: Type) -> Type | None:
             return Type(kind)
         return Type(kind, tuple(dict.fromkeys(left.choices + right.choices)))
     return left if left == right else None
+
+
+def article(given: Type | str) -> str:
+    """`an int`, `a dtype`."""
+    text = str(given)
+    if text.startswith("a "):
+        return text
+    return f"an {text}" if text[0] in "aei" else f"a {text}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
@@ -36,7 +37,7 @@ _USER_NAMES = {
     "COMPARISON": "a comparison",
 }
 _OPERATORS = frozenset(
-    {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "AND", "OR", "IMPLIES", "NOT", "__ANON_0"}
+    {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "AND", "OR", "IMPLIES", "NOT", "FLOOR_DIVIDE"}
 )
 _FOREIGN = {
     "&&": "write 'and'",
@@ -49,6 +50,10 @@ _FOREIGN = {
     "'": "the quote is not closed",
     '"': "the quote is not closed",
 }
+
+KEYWORDS = frozenset({"and", "or", "not", "implies", "in", "if", "else", "true", "false"})
+"""Words of the language; they cannot be names."""
+_WORD = re.compile(r"[A-Za-z_]+")
 
 _positions: ContextVar[Positions] = ContextVar("positions")
 
@@ -63,19 +68,17 @@ def parse_expr(text: str, span: Span | None = None) -> ast.Expr:
         source = Source("<expression>", text)
         span = Span(source, 1, 1, text.count("\n") + 1, len(text) - text.rfind("\n"))
     if len(text) > MAX_LENGTH:
-        raise _error(
-            "K111", f"the expression has {len(text)} characters; at most {MAX_LENGTH} are allowed", span
-        )
+        message = f"the expression has {len(text)} characters; at most {MAX_LENGTH} are allowed"
+        raise _error("K111", message, span, "name parts of it under 'let'")
     positions = Positions(text, span)
     _check_nesting(text, positions)
     token = _positions.set(positions)
     try:
-        tree = _parser().parse(text)
+        tree: ast.Expr = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
         raise _syntax_error(error, text, positions) from None
     finally:
         _positions.reset(token)
-    assert isinstance(tree, ast.Expr)
     return tree
 
 
@@ -98,21 +101,37 @@ def _error(code: str, message: str, span: Span, hint: str | None = None) -> Kgen
 
 
 def _syntax_error(error: UnexpectedInput, text: str, positions: Positions) -> KgenError:
+    """The one place where the text stops making sense, and what could have stood there."""
+    wanted = _expected(set(error.accepts or ())) if isinstance(error, UnexpectedToken) else ""
     if isinstance(error, UnexpectedCharacters):
         start = error.pos_in_stream or 0
-        end, found = start + 1, f"unexpected character {text[start]!r}"
-        expected: Iterable[str] = ()
+        end, message = start + 1, f"unexpected character {text[start]!r}"
     elif isinstance(error, UnexpectedToken) and error.token.type != "$END":
         start, end = error.token.start_pos or 0, error.token.end_pos or 0
-        found, expected = f"unexpected '{_shorten(error.token)}'", error.accepts or ()
+        message = f"unexpected '{_shorten(error.token)}'; expected {wanted}"
+    elif not text.strip():
+        start, end, message = 0, 1, "the expression is empty"
     else:
-        start, end, found = len(text.rstrip()), len(text) + 1, "the expression ends too early"
-        expected = (error.accepts or ()) if isinstance(error, UnexpectedToken) else ()
-        found = found if text.strip() else "the expression is empty"
-    foreign = next((hint for sign, hint in _FOREIGN.items() if text.startswith(sign, start)), None)
-    wanted = _expected(set(expected))
-    message = f"{found}; expected {wanted}" if wanted else found
-    return _error("K110", message, positions.span(start, end), foreign)
+        start = len(text.rstrip())
+        end, message = start + 1, f"the expression ends too early; expected {wanted}"
+        if positions.following == ",":
+            hint = "the ',' ended it: inside braces or brackets write it in quotes"
+            return _error("K110", message, positions.span(start, end), hint)
+    return _error("K110", message, positions.span(start, end), _foreign_hint(text, start))
+
+
+def _foreign_hint(text: str, start: int) -> str | None:
+    """What to write instead of a habit from another language."""
+    rest = text[start:]
+    if text[max(start - 1, 0) :].startswith("**"):
+        return "write exp2(x), or x * x"
+    for sign, hint in _FOREIGN.items():
+        if rest.startswith(sign):
+            return hint
+    word = _WORD.match(rest)
+    if word and word[0].lower() in KEYWORDS and word[0] not in KEYWORDS:
+        return f"write '{word[0].lower()}'"
+    return None
 
 
 def _expected(terminals: set[str]) -> str:

@@ -47,6 +47,11 @@ class Positions:
         self._offsets = _align(text, span.source.text[begin:end], begin)
         self._end = max(begin, end)
 
+    @property
+    def following(self) -> str:
+        """The character of the file after the scalar; empty at its end."""
+        return self._source.text[self._end : self._end + 1]
+
     def span(self, start: int, end: int) -> Span:
         """The span of `text[start:end]`; past the end of the text it is the place after it."""
         if not self._offsets:

@@ -9,7 +9,7 @@ The tree is built from parser events with a stack of its own, so depth costs no 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -17,9 +17,9 @@ import yaml
 from kgen.diagnostics import Collector, Source, Span
 from kgen.syntax.position import span_at
 
-MAX_CHARACTERS = 256 * 1024
+MAX_CHARACTERS = 128 * 1024
 MAX_DEPTH = 24
-MAX_NODES = 50_000
+MAX_NODES = 10_000
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class _Open:
     mapping: bool
     children: list[Any]
     key: ScalarNode | BadNode | None = None
+    keys: dict[str, Span] = field(default_factory=dict)
 
 
 class _Composer:
@@ -93,12 +94,27 @@ class _Composer:
         try:
             return self._build(yaml.parse(text, Loader=yaml.SafeLoader))
         except yaml.reader.ReaderError as error:
-            message = f"character U+{ord(str(error.character)):04X} is not allowed in a spec"
+            message = f"the character U+{int(error.character):04X} is not allowed in a spec"
             return self._refuse("K101", message, error.position, error.position + 1)
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            place = mark.index if mark is not None else 0
-            return self._refuse("K101", _problem(error), place, place + 1)
+            return self._malformed(error)
+
+    def _malformed(self, error: yaml.MarkedYAMLError) -> BadNode:
+        """Report what the scanner or parser of YAML stopped at, in the words of this project."""
+        problem = str(error.problem or error.context)
+        message, hint = next(
+            ((text, hint) for part, text, hint in _PROBLEMS if part in problem),
+            (f"not YAML: {problem}", None),
+        )
+        mark = error.problem_mark or error.context_mark
+        start, opened = error.context_mark, tuple[str, ...]()
+        if "end of stream" in problem and start is not None:
+            mark = start
+        elif start is not None and mark is not None and start.line != mark.line:
+            opened = (f"it belongs to what starts at {span_at(self._source, start.index, start.index)}",)
+        place = mark.index if mark is not None else 0
+        self._found.add("K101", message, span := span_at(self._source, place, place + 1), hint, opened)
+        return BadNode(span)
 
     def _build(self, events: Iterator[Any]) -> Node:
         stack: list[_Open] = []
@@ -180,9 +196,9 @@ class _Composer:
         if node.text == "<<" and not node.quoted:
             self._found.add("K102", "merge keys are not allowed: '<<'", node.span, "write the keys out")
             return BadNode(node.span)
-        first = next((entry.key for entry in parent.children if entry.key.text == node.text), None)
-        if first is not None:
-            note = f"first given at {first.span}"
+        first = parent.keys.setdefault(node.text, node.span)
+        if first is not node.span:
+            note = f"first given at {first}"
             self._found.add("K103", f"duplicate key '{node.text}'", node.span, "keep one of them", (note,))
             return BadNode(node.span)
         return node
@@ -213,21 +229,23 @@ def _place(source: Source, offset: int) -> tuple[int, int]:
     return span.line, span.col
 
 
-def _problem(error: yaml.MarkedYAMLError) -> str:
-    """The scanner's complaint in the words of someone who writes specs."""
-    problem = str(error.problem or error.context)
-    if "'\\t'" in problem:
-        return "a tab cannot indent; use spaces"
-    for old, new in _WORDS.items():
-        problem = problem.replace(old, new)
-    return f"not YAML: {problem}" + (f" {error.context}" if error.context and error.problem else "")
-
-
-_WORDS = {
-    "<stream end>": "the end of the file",
-    "<document start>": "the start of the document",
-    "<block end>": "a line that is indented less",
-    "<block mapping start>": "a mapping",
-    "<block sequence start>": "a list",
-    "<scalar>": "a value",
-}
+_INDENT = "indent it like its neighbours, or put the whole value in quotes"
+_COLON = "put a value with ': ' in it in quotes, or line the key up with its neighbours"
+_FLOW = "put a value with any of , [ ] { } in it in quotes"
+_PROBLEMS = (
+    ("'\\t'", "a tab cannot indent", "use spaces"),
+    ("mapping values are not allowed", "a ':' cannot stand here", _COLON),
+    ("sequence entries are not allowed", "a '-' cannot stand here", "start the list on a line of its own"),
+    ("found unexpected end of stream", "the quote is not closed", None),
+    ("found unexpected document separator", "the quote is not closed", None),
+    ("expected ',' or ']'", "expected ',' or ']'", _FLOW),
+    ("expected ',' or '}'", "expected ',' or '}'", _FLOW),
+    ("could not find expected ':'", "expected ':' after this key", None),
+    ("expected the node content", "expected a value", None),
+    ("expected <block end>", "this does not belong to the value before it", _INDENT),
+    ("expected alphabetic or numeric", "anchors and aliases are not allowed", "put the value in quotes"),
+    ("undefined tag handle", "tags are not allowed", "put the value in quotes"),
+    ("found unknown escape", "unknown escape in double quotes", "use single quotes"),
+    ("that cannot start any token", "a value cannot start with this character", "put the value in quotes"),
+)
+"""(what YAML says, what kgen says, what to do), first match."""
