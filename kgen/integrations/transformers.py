@@ -39,14 +39,15 @@ class Rows:
     """Where the rows of one forward pass are: a row is one token of one sequence.
 
     slots: [rows] int64, where each row's key and value go. table: [rows, pages] int32.
-    lengths: [rows] int32, tokens a row attends to, itself included. longest: the largest of them.
+    lengths: [rows] int32, tokens a row attends to, itself included. limit: an upper bound of them, a
+    whole number of pages, so that a call's plan is good for as many steps as a page has tokens.
     shape: (batch, tokens) as the model sees the pass.
     """
 
     slots: torch.Tensor
     table: torch.Tensor
     lengths: torch.Tensor
-    longest: int
+    limit: int
     shape: tuple[int, int]
 
 
@@ -99,7 +100,7 @@ def attention(
         key.rows.table,
         key.rows.lengths,
         softmax_scale=head_dim**-0.5 if scaling is None else scaling,
-        max_seq_len=key.rows.longest,
+        max_seq_len=key.rows.limit,
         layout=key.layout,
     )
     return out.to(query.dtype).view(batch, tokens, num_heads, head_dim), None
@@ -205,11 +206,11 @@ class PagedCache(Cache):  # type: ignore[misc]
             sequence_of += [sequence] * count
             positions += range(start, start + count)
         place, row = torch.tensor(positions), torch.tensor(sequence_of)
-        longest = max(positions) + 1
-        table = self._table[row, : -(-longest // self.block_size)].contiguous()
+        pages = max(positions) // self.block_size + 1
+        table = self._table[row, :pages]
         block = self._table[row, place // self.block_size].long()
         slots = block * self.block_size + place % self.block_size
-        return Rows(slots, table, (place + 1).int(), longest, shape)
+        return Rows(slots, table, (place + 1).int(), pages * self.block_size, shape)
 
     def _grow(self, sequence: int, length: int) -> None:
         if length > self.max_tokens:
