@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kgen import env
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
+from kgen.spec.build import NATIVE, SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from kgen.spec.model import TargetSpec
 
 CPUINFO = Path("/proc/cpuinfo")
-NATIVE = "native"
-"""The word a build uses for the target of the machine it is built on."""
-SIMULATED = "sim:"
-"""Before the name of a GPU target: its kernels run on the host, in the simulator."""
 
 
 def host_features() -> frozenset[str]:
@@ -54,7 +51,7 @@ def native_target(catalog: Catalog) -> str:
 
     Raises K601 for a KGEN_ARCH that is no target, K604 where no CPU target fits this machine."""
     chosen = env.arch()
-    if chosen is not None:
+    if chosen not in (None, NATIVE):
         return _chosen(chosen, catalog.targets)
     return best_target(catalog.targets, host_features())
 

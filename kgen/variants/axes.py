@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 from kgen.diagnostics import Collector, Span, choice_hint
 from kgen.manifest import Scalar
+from kgen.spec.build import NATIVE
 from kgen.spec.model import BuildAxis, BuildEntry, BuildSpec, OpSpec
-from kgen.targets.host import NATIVE, arch_choices
+from kgen.targets.host import arch_choices
 from kgen.variants.combination import Targets, no_value
 from kgen.variants.values import check_value
 
 if TYPE_CHECKING:
     from kgen.spec.catalog import Catalog
 
-MAX_PRODUCT = 1_000_000
+MAX_PRODUCT = 100_000
 """Combinations of one build. More is a mistake in the axes, not a wish."""
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.manifest import Scalar
+from kgen.spec.build import SIMULATED
 from kgen.spec.evaluate import evaluate_expr
 from kgen.spec.model import OpSpec, Param, TargetSpec
 from kgen.syntax.ast import names_of
-from kgen.targets.host import SIMULATED
 from kgen.variants.scope import Scope
 
 Targets = Mapping[str, TargetSpec]

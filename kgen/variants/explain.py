@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from kgen.diagnostics import KgenError
 from kgen.manifest import Scalar
+from kgen.spec.build import SIMULATED
 from kgen.spec.evaluate import evaluate_expr
 from kgen.spec.model import OpSpec, Require
-from kgen.targets.host import SIMULATED
 from kgen.variants.combination import Targets, combine, target_param
 from kgen.variants.matrix import check_params
 from kgen.variants.model import Matrix, Rejected, Variant

@@ -65,6 +65,12 @@ def test_kgen_arch_overrides_at_each_call(catalog, monkeypatch, arch):
     assert host.native_target(catalog) == arch
 
 
+def test_kgen_arch_native_means_the_host(catalog, monkeypatch):
+    monkeypatch.setenv("KGEN_ARCH", "native")
+    monkeypatch.setattr(host, "host_features", lambda: AVX2)
+    assert host.native_target(catalog) == "cpu_avx2"
+
+
 @pytest.mark.parametrize(
     ("arch", "near"), [("cpu_avx22", "cpu_avx2"), ("gfx924", "gfx942"), ("sim:gfx943", "sim:gfx942")]
 )
