@@ -15,14 +15,14 @@ import torch
 
 from kgen import env
 from kgen.diagnostics import KgenError
-from kgen.dispatch import codes, launch
+from kgen.dispatch import codes, gpu, launch
 from kgen.dispatch.bind import bind, byte_view
 from kgen.dispatch.errors import fault, kernel_fault
 from kgen.dispatch.missing import missing_variant
 from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning, View
 from kgen.dispatch.operators import Operator
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
-from kgen.dispatch.registry import Registry, by_arch
+from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
 from kgen.dispatch.select import complete, select
 from kgen.dispatch.workspace import Workspaces
 from kgen.manifest import Policy
@@ -56,6 +56,7 @@ class Dispatcher:
         self.compiler = compiler
         self.tuning = tuning
         self.workspaces = Workspaces()
+        self.errors = gpu.ErrorWords()
         self.registry = Registry(compiler.features, self.policy)
         self._policies: dict[str, Policy] = {}
         self._calls: dict[str, ctypes.c_int64] = {}
@@ -131,26 +132,50 @@ class Dispatcher:
         _check_absent(policy, bound)
         if nothing_to_do(policy, _shapes(operator, arguments)):
             return Plan(policy, None, bound.names, 0, (), {}, {})
-        if not bound.device.startswith("cpu"):
+        if not bound.device.startswith("cpu") and not gpu.is_gpu(bound.device):
             raise fault("K514", f"{policy.op}: there are no kernels for device {bound.device}")
         with self._lock:
-            selection, address, keep = self._kernel(policy, bound)
+            selection, loaded = self._kernel(policy, bound)
         workspace = workspace_of(policy, selection.names)
         pointers = places(policy, "pointer")
-        return Plan(
+        plan = Plan(
             policy=policy,
             selection=selection,
             facts=selection.names,
-            address=address,
+            address=loaded.address,
             words=tuple(fill(policy, bound, selection.names, workspace, operator.defaults)),
             pointers=pointers,
             scalars=places(policy, "scalar"),
             workspace=tuple((pointers[name], offset) for name, offset in workspace.offsets.items()),
             workspace_size=workspace.size,
             threads=env.num_threads() or 0,
-            keep=keep,
+            keep=loaded,
             calls=self._counter(selection),
         )
+        return self._on_gpu(plan, loaded, bound.device) if loaded.image else plan
+
+    def _on_gpu(self, plan: Plan, loaded: Loaded, device: str) -> Plan:
+        """The plan with a launcher for its kernel, which also takes care of the workspace."""
+        assert plan.selection is not None and plan.selection.kernel is not None  # something was loaded
+        gpu.check_strides(plan.policy, plan.facts, plan.words)
+        index = torch.device(device).index or 0
+        launcher = gpu.Launcher(
+            policy=plan.policy,
+            device=index,
+            steps=gpu.steps(plan.selection.kernel, loaded.image, plan.facts, index),
+            workspaces=self.workspaces,
+            errors=self.errors,
+            workspace_size=plan.workspace_size,
+            workspace_places=plan.workspace,
+        )
+        return replace(plan, address=launcher.address, keep=launcher, workspace=(), workspace_size=0)
+
+    def check(self) -> None:
+        """Raise the first fault that kernels on a GPU reported since the last check; waits for them."""
+        for op, device in self.errors.places():
+            told = self.errors.take(op, device)
+            if told[0]:
+                raise kernel_fault(self.policy(op), {}, told)
 
     def calls(self) -> Mapping[str, int]:
         """How often each kernel of this process was launched, by variant name."""
@@ -175,10 +200,13 @@ class Dispatcher:
     def choose(self, policy: Policy, bound: Bound) -> Selection:
         """The variant for a bound call, built or not (`explain` shows it). Raises K51x."""
         jit = env.jit()
-        native = self.compiler.native()
+        on_gpu = gpu.is_gpu(bound.device)
+        native = gpu.arch_of(bound.device) if on_gpu else self.compiler.native()
         arch = bound.names.get("arch")
         fixed = complete(policy, bound.names, str(arch or native))
-        groups = by_arch(self.registry.kernels(policy.op, _without_arch(policy, fixed)))
+        kinds = GPU_KINDS if on_gpu else HOST_KINDS
+        kernels = self.registry.kernels(policy.op, _without_arch(policy, fixed))
+        groups = by_arch(kernel for kernel in kernels if kernel.entry.kind in kinds)
         order = [str(arch)] if arch else [native, *([] if jit or env.arch() else _others(groups, native))]
         best: Selection | None = None
         for name in order:
@@ -192,13 +220,12 @@ class Dispatcher:
         assert best is not None  # order is never empty
         return best
 
-    def _kernel(self, policy: Policy, bound: Bound) -> tuple[Selection, int, object]:
+    def _kernel(self, policy: Policy, bound: Bound) -> tuple[Selection, Loaded]:
         """Selection and loaded code; builds what is not built, once more where a file is damaged."""
         selection = self.choose(policy, bound)
         if selection.kernel is not None:
             try:
-                loaded = self.registry.load(selection.kernel)
-                return selection, loaded.address, loaded
+                return selection, self.registry.load(selection.kernel)
             except KgenError as error:
                 if not env.jit():
                     raise
@@ -207,8 +234,10 @@ class Dispatcher:
         elif self.registry.refresh():  # another process may have built it
             return self._kernel(policy, bound)
         kernel = self._build(policy, selection)
-        loaded = self.registry.load(kernel)
-        return replace(selection, kernel=kernel), loaded.address, loaded
+        if (kernel.entry.kind in GPU_KINDS) != gpu.is_gpu(bound.device):
+            message = f"{policy.op}: arch {kernel.entry.target} does not run on tensors on {bound.device}"
+            raise fault("K514", message)
+        return replace(selection, kernel=kernel), self.registry.load(kernel)
 
     def _build(self, policy: Policy, selection: Selection) -> Built:
         refused = self.compiler.reject(policy.op, selection.params)
@@ -222,6 +251,9 @@ class Dispatcher:
 
 
 def _fail(plan: Plan, _status: int, code: int, row: int, index: int, value: int) -> None:
+    if isinstance(plan.keep, gpu.Launcher) and plan.keep.raised is not None:
+        raised, plan.keep.raised = plan.keep.raised, None
+        raise raised
     raise kernel_fault(plan.policy, plan.facts, (code or _status, row, index, value))
 
 

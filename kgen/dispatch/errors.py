@@ -27,7 +27,8 @@ def kernel_fault(policy: Policy, facts: Mapping[str, Scalar], words: tuple[int, 
     if describe is None:
         return fault("K539", f"{policy.op}: the kernel reported error {code} ({row}, {index}, {value})")
     number, message, hint = describe(facts, row, index, value)
-    return fault(number, f"{policy.op}: {message}", hint, ("nothing was written",))
+    late = "a call since the last check; its rows that could not be computed are NaN or unwritten"
+    return fault(number, f"{policy.op}: {message}", hint, ("nothing was written" if facts else late,))
 
 
 _Described = tuple[str, str, str | None]
@@ -39,7 +40,9 @@ def _abi(_facts: Mapping[str, Scalar], row: int, _index: int, _value: int) -> _D
 
 
 def _block_id(facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:
-    blocks = facts.get("num_blocks", 0)
+    if "num_blocks" not in facts:  # found later, when the call's sizes are not known any more
+        return "K531", f"row {row}, page or side {index}: block id {value} is outside the pool", None
+    blocks = facts["num_blocks"]
     if "num_pairs" in facts:
         side = "destination" if index else "source"
         pool = facts.get("num_source_blocks", blocks) if not index else blocks

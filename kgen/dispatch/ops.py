@@ -68,7 +68,10 @@ def reset() -> None:
 
 def check() -> None:
     """Raise what kernels reported since the last check. A CPU kernel's faults are raised by the call
-    itself, so that there is nothing to find."""
+    itself; a GPU kernel's wait here, since a call does not wait for the device (KGEN_CHECK=1: each
+    call does, and raises itself)."""
+    if _dispatcher is not None:
+        _dispatcher.check()
 
 
 def paged_attention(

@@ -23,15 +23,19 @@ from kgen.manifest import ABI_VERSION, Entry, Library, Policy
 from kgen.manifest_read import read_library
 
 FILE = "library.json"
-LOADABLE = ("cpu", "sim")
+HOST_KINDS = ("cpu", "sim")
+GPU_KINDS = ("cuda",)
+LOADABLE = (*HOST_KINDS, *GPU_KINDS)
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A kernel in this process: the address of its entry, and the library that keeps it there."""
+    """A kernel in this process: the address of its entry, and the library that keeps it there; of a
+    GPU kernel the image that its driver loads."""
 
     address: int
-    library: ctypes.CDLL
+    library: ctypes.CDLL | None
+    image: bytes = b""
 
 
 class Registry:
@@ -178,18 +182,26 @@ def _stamp(file: Path) -> int:
     return hash((status.st_mtime_ns, status.st_size, status.st_ino))
 
 
-def _open(kernel: Built) -> Loaded:
+def _image(kernel: Built) -> bytes:
+    """The bytes of an artefact. Raises KgenError (K523) where they are not what was built."""
     entry = kernel.entry
-    path = kernel.folder / entry.artefact
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        image = (kernel.folder / entry.artefact).read_bytes()
     except OSError as error:
         raise fault("K523", f"cannot read {entry.artefact} of {entry.name}: {error.strerror}") from error
-    if digest != entry.sha256:
+    if hashlib.sha256(image).hexdigest() != entry.sha256:
         hint = "delete it, or run `kgen build` again"
         raise fault("K523", f"{entry.artefact} of {entry.name} is not the file that was built", hint)
+    return image
+
+
+def _open(kernel: Built) -> Loaded:
+    entry = kernel.entry
+    image = _image(kernel)
+    if entry.kind in GPU_KINDS:
+        return Loaded(0, None, image)
     try:
-        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        library = ctypes.CDLL(str(kernel.folder / entry.artefact), mode=os.RTLD_NOW | os.RTLD_LOCAL)
         function = getattr(library, entry.symbol)
     except (OSError, AttributeError) as error:
         raise fault("K523", f"cannot load {entry.artefact} of {entry.name}: {error}") from error

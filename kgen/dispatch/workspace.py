@@ -1,7 +1,8 @@
 """Scratch memory of kernels: one growing buffer per device and stream, per thread on the CPU.
 
 Two Python threads may call at once, so on the CPU each thread has its own. A buffer only grows,
-and is never cleared: kernels write a place before they read it.
+and is never cleared: kernels write a place before they read it. On a GPU one that was outgrown is
+kept, since a captured graph may still use it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class Workspaces:
 
     def __init__(self) -> None:
         self._local = threading.local()
+        self._outgrown: list[torch.Tensor] = []
 
     def address(self, size: int, device: str = "cpu", stream: int = 0) -> int:
         """The address of at least `size` bytes, aligned to 64, valid until this thread grows it."""
@@ -29,6 +31,8 @@ class Workspaces:
         buffers = self._buffers()
         held = buffers.get((device, stream))
         if held is None or held.numel() < size + ALIGNMENT:
+            if held is not None and device != "cpu":
+                self._outgrown.append(held)
             held = torch.empty(size + ALIGNMENT, dtype=torch.uint8, device=device)
             buffers[device, stream] = held
         return held
