@@ -14,7 +14,9 @@ from kgen.manifest import ABI_VERSION
 PLACES = {word.name: place for place, word in enumerate(WORDS)}
 
 
-def arguments(rows=3, heads=8, kv_heads=2, head_dim=8, blocks=5, block_size=16, dtype=torch.float32, **changes):
+def arguments(
+    rows=3, heads=8, kv_heads=2, head_dim=8, blocks=5, block_size=16, dtype=torch.float32, **changes
+):
     """The positional arguments of a toy call."""
     values = {
         "echo": torch.zeros(len(WORDS), dtype=torch.int64),
@@ -52,7 +54,9 @@ def test_every_word(call):
     count = torch.get_num_threads()
     assert seen["abi"] == ABI_VERSION
     assert seen["words"] == len(WORDS)
-    assert (seen["parallel"], seen["thread_num"]) == ((runtime.parallel, runtime.thread_num) if count > 1 else (0, 0))
+    assert (seen["parallel"], seen["thread_num"]) == (
+        (runtime.parallel, runtime.thread_num) if count > 1 else (0, 0)
+    )
     assert seen["num_threads"] == count
     for name in ("echo", "x", "k_cache", "v_cache", "lse"):
         assert seen[name] == values[name].data_ptr()
@@ -61,7 +65,16 @@ def test_every_word(call):
     assert seen["scale"] == struct.unpack("<q", struct.pack("<d", 0.25))[0]
     assert (seen["limit"], seen["fail"]) == (100, 0)
     assert (seen["sums"], seen["parts"], seen["parts_stride_row"]) == (0, 0, 0)
-    facts = ("num_words", "num_rows", "num_heads", "num_blocks", "num_kv_heads", "group", "passes", "num_parts")
+    facts = (
+        "num_words",
+        "num_rows",
+        "num_heads",
+        "num_blocks",
+        "num_kv_heads",
+        "group",
+        "passes",
+        "num_parts",
+    )
     assert [seen[name] for name in facts] == [len(WORDS), 3, 8, 5, 2, 4, 1, 1]
 
 

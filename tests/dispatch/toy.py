@@ -20,11 +20,13 @@ from kgen.manifest import (
     AxisRule,
     Entry,
     Guard,
+    Library,
     ParamRule,
     Policy,
     Scalar,
     SelectRule,
     Word,
+    to_json,
 )
 
 SOURCE = """
@@ -233,7 +235,9 @@ class ToyCompiler:
     def reject(self, op: str, params: Mapping[str, Scalar]) -> Diagnostic | None:
         if params["partition_size"] % params["block_size"] == 0:
             return None
-        return Diagnostic("K522", f"{op}: this combination is never generated: a partition is a whole number of pages")
+        return Diagnostic(
+            "K522", f"{op}: this combination is never generated: a partition is a whole number of pages"
+        )
 
     def build(self, op: str, params: Mapping[str, Scalar]) -> Built:
         self.built.append(dict(params))
@@ -276,3 +280,14 @@ def toy_dispatcher(compiler: ToyCompiler, *variants: Mapping[str, Scalar]) -> Di
     dispatcher = Dispatcher(compiler)
     dispatcher.registry.add([compiler.make(**params) for params in variants])
     return dispatcher
+
+
+def write_library(
+    folder: Path, kernels, monkeypatch=None, policy=POLICY, name="toys", file="library.json"
+) -> Path:
+    """library.json in `folder`, which KGEN_LIBRARY then names."""
+    path = folder / file
+    path.write_text(to_json(Library(name, tuple(kernel.entry for kernel in kernels), (policy,))))
+    if monkeypatch is not None:
+        monkeypatch.setenv("KGEN_LIBRARY", str(folder))
+    return path
