@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from select import select
+from select import POLLHUP, POLLIN, poll
 from typing import IO
 
 from kgen import env
@@ -23,7 +23,7 @@ from kgen.build.job import Job
 from kgen.build.stage import include_name
 from kgen.diagnostics import Diagnostic, KgenError
 
-_TICK_SECONDS = 0.05
+_TICK_MILLISECONDS = 50
 _EVENTS = "events"
 _RULE = "rule compile\n  command = $run\n  description = $name\n\n"
 
@@ -118,8 +118,9 @@ def _start(argv: list[str], stage: Path, output: int) -> subprocess.Popen[bytes]
 
 def _drain(pipe: int, output: bytearray) -> bool:
     """Read what ninja says, for at most a tick. False once it has said all."""
-    ready, _, _ = select([pipe], [], [], _TICK_SECONDS)
-    if not ready:
+    waiter = poll()  # select() cannot watch descriptors above 1023
+    waiter.register(pipe, POLLIN | POLLHUP)
+    if not waiter.poll(_TICK_MILLISECONDS):
         return True
     chunk = os.read(pipe, 65536)
     output += chunk

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import resource
 import shutil
 
 import pytest
@@ -207,3 +209,16 @@ def test_awkward_folder_names(sample, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", f'"{odd}/my cxx"')
     (entry,) = sample.build(rendered("k", 9), cache_dir=odd / "cache")
     assert (odd / "cache" / entry.artefact).is_file()
+
+
+def test_a_process_with_many_open_files(sample):
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit < 1200:
+        pytest.skip("few files may be open here")
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        (entry,) = sample.build(rendered("k", 3))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    assert sample.answer(entry) == 3

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from build_samples import rendered
 
 from kgen.build import capacity
+from kgen.build.progress import Silent
 from kgen.diagnostics import KgenError
 
 GIGABYTE = 1 << 30
@@ -104,3 +106,16 @@ def test_a_quota_of_cores_counts(tmp_path, files):
 def test_a_machine_that_says_nothing_is_not_limited(tmp_path):
     assert capacity.available_memory(tmp_path) is None
     assert capacity.job_count(None, JOB, tmp_path) == 16
+
+
+def test_a_build_keeps_to_the_memory_there_is(sample, monkeypatch):
+    begun = []
+
+    class Listener(Silent):
+        def begin(self, total, jobs):
+            begun.append((total, jobs))
+
+    items = [rendered(f"k{i}", i) for i in range(4)]
+    monkeypatch.setattr(capacity, "available_memory", lambda root: 2 * JOB + 1)
+    sample.build(*items, jobs=None, progress=Listener())
+    assert begun == [(4, 2)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,21 @@ def test_no_path_and_no_time_in_what_a_key_is_made_of():
         text = " ".join((chain.identity, *chain.words("include")))
         assert os.sep + "usr" not in text
         assert str(Path.home()) not in text
+
+
+def test_no_ninja_says_how_to_get_it(sample, monkeypatch):
+    tools = sample.folder / "tools"
+    tools.mkdir()
+    (tools / "g++").symlink_to(probe.find("g++"))
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setitem(sys.modules, "ninja", None)
+    with pytest.raises(KgenError, match=r"K402.*no ninja found\n.*pip install ninja"):
+        sample.build(rendered("k", 1))
+    assert list(sample.cache.staging.iterdir()) == []
+
+
+def test_a_ninja_that_fails_is_told_with_what_it_said(sample, monkeypatch):
+    broken = program(sample.folder / "ninja", "echo cannot go on; exit 3")
+    monkeypatch.setattr("kgen.build.graph.find_ninja", lambda: str(broken))
+    with pytest.raises(KgenError, match=r"K409.*status 3 after 0 of 1 compiles\n.*cannot go on"):
+        sample.build(rendered("k", 1))
