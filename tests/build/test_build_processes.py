@@ -16,7 +16,7 @@ from kgen.build.clean import clean
 from kgen.build.lock import FileLock
 from kgen.diagnostics import KgenError
 
-PATIENCE = 60.0  # seconds until a test gives up; nothing is measured against it
+PATIENCE = 300.0  # seconds until a test gives up; nothing is measured against it
 
 
 def until(condition) -> None:
