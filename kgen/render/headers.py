@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
@@ -26,30 +26,35 @@ def headers_of(text: str, include_dir: Path) -> tuple[str, ...]:
 
     Names not found there are the system's, except that a quoted name which is nowhere raises K331.
     """
-    return _closure(_includes(text), include_dir, tuple(sorted(_state(str(include_dir)))))
+    includes = tuple(_INCLUDE.findall(text))
+    known = _answers.get((includes, include_dir))
+    if known is None or known.state != _state(known.headers, include_dir):
+        found: dict[str, None] = {}
+        _collect(includes, "", include_dir, found)
+        known = _Answer(tuple(found), _state(found, include_dir))
+        _answers[includes, include_dir] = known
+    return known.headers
 
 
-def _includes(text: str) -> Includes:
-    return tuple(_INCLUDE.findall(text))
+@dataclass(frozen=True)
+class _Answer:
+    """Headers, and the times and sizes they had when they were read."""
+
+    headers: tuple[str, ...]
+    state: tuple[tuple[int, int], ...] | None
 
 
-@lru_cache(maxsize=256)
-def _closure(includes: Includes, root: Path, state: tuple[object, ...]) -> tuple[str, ...]:
-    """What `headers_of` answers while the folder is in this state."""
-    found: dict[str, None] = {}
-    _collect(includes, "", root, found)
-    return tuple(found)
+_answers: dict[tuple[Includes, Path], _Answer] = {}
+"""Many variants include the same headers; one entry for each list of includes there is."""
 
 
-def _state(folder: str) -> Iterator[tuple[str, int, int]]:
-    """Every file below a folder, with what changes when it is edited."""
-    with os.scandir(folder) as items:
-        for item in items:
-            if item.is_dir():
-                yield from _state(item.path)
-            else:
-                status = item.stat()
-                yield item.path, status.st_mtime_ns, status.st_size
+def _state(headers: Iterable[str], root: Path) -> tuple[tuple[int, int], ...] | None:
+    """What changes when one of the headers is edited; None when one is gone."""
+    try:
+        found = [os.stat(f"{root}/{header}") for header in headers]  # noqa: PTH116 - thousands of calls
+    except OSError:
+        return None
+    return tuple((status.st_mtime_ns, status.st_size) for status in found)
 
 
 def _collect(includes: Includes, folder: str, root: Path, found: dict[str, None]) -> None:
@@ -61,7 +66,7 @@ def _collect(includes: Includes, folder: str, root: Path, found: dict[str, None]
         if header is not None and header not in found:
             found[header] = None
             body = (root / header).read_text(encoding="utf-8")
-            _collect(_includes(body), header.rpartition("/")[0], root, found)
+            _collect(tuple(_INCLUDE.findall(body)), header.rpartition("/")[0], root, found)
 
 
 def _resolve(name: str, folder: str, root: Path) -> str | None:

@@ -44,18 +44,15 @@ def strip(marked: str, first_line: int = 1) -> tuple[str, tuple[LineOrigin, ...]
     """The text without markers, blank edges and trailing blanks, ending in one newline; and where
     each of its lines came from, counted from `first_line`. A line printed whole by an expression
     of many lines counts as coming from the line of that expression."""
-    lines: list[str] = []
+    lines = [_read(line) for line in marked.split("\n")]
+    blank = next((i for i, (text, _, _) in enumerate(lines) if text), 0)
     origins: list[LineOrigin] = []
     before: Place | None = None
-    for marked_line in marked.split("\n"):
-        text, first, last = _read(marked_line)
+    for number, (text, first, last) in enumerate(lines, first_line - blank):
         place, before = first or before, last or before
-        if not text and not lines:
-            continue
         if text and place is not None:
-            origins.append(LineOrigin(first_line + len(lines), *place))
-        lines.append(text)
-    return "\n".join(lines).rstrip() + "\n", tuple(origins)
+            origins.append(LineOrigin(number, *place))
+    return "\n".join([text for text, _, _ in lines]).strip("\n") + "\n", tuple(origins)
 
 
 @lru_cache(maxsize=1 << 14)
