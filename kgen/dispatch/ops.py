@@ -115,14 +115,10 @@ def paged_attention(
         out = _empty(q)
     if return_lse and lse is None:
         lse = _empty_rows(q)
-    if is_dynamo_compiling() or not _CALLS["paged_attention"](
-        out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
-        layout, partition_size, reuse_kv_times, policy, variant, arch,
-    ):  # fmt: skip
-        torch.ops.kgen.paged_attention(
-            out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
-            layout, partition_size, reuse_kv_times, policy, variant, arch,
-        )  # fmt: skip
+    tensors = (out, lse, q, k_cache, v_cache, block_table, seq_lens)
+    choices = (layout, partition_size, reuse_kv_times, policy, variant, arch)
+    if is_dynamo_compiling() or not _CALLS["paged_attention"](*tensors, softmax_scale, max_seq_len, *choices):
+        torch.ops.kgen.paged_attention(*tensors, softmax_scale, max_seq_len, *choices)
     return (out, lse) if return_lse else out
 
 

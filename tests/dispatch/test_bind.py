@@ -75,29 +75,61 @@ def test_a_packed_cache_says_head_dim_and_block_size():
 @pytest.mark.parametrize(
     ("changes", "code", "message"),
     [
-        ({"x": tensor(3, 8)}, "K512", "toy: x has shape [3, 8]; it must have the axes [row, head, dim]"),
-        ({"v_cache": tensor(5, 16, 2, 24)}, "K512", "toy: v_cache axis dim is 24, but head_dim is 16 (from x axis dim)"),
-        ({"v_cache": tensor(5, 32, 2, 16)}, "K512", "toy: v_cache axis token is 32, but block_size is 16 (from k_cache axis token)"),
-        ({"v_cache": tensor(6, 16, 2, 16)}, "K512", "toy: v_cache axis block is 6, but num_blocks is 5 (from k_cache axis block)"),
-        ({"v_cache": tensor(5, 16, 3, 16)}, "K512", "toy: v_cache axis head is 3, but num_kv_heads is 2 (from k_cache axis head)"),
-        ({"lse": tensor(4, 8)}, "K512", "toy: lse axis row is 4, but num_rows is 3 (from x axis row)"),
-        ({"lse": tensor(3, 8, dtype="f16")}, "K511", "toy: lse is f16; it must be f32"),
-        ({"echo": tensor(38, dtype="i32")}, "K511", "toy: echo is i32; it must be i64"),
-        ({"v_cache": tensor(5, 16, 2, 16, dtype="bf16")}, "K511", "toy: v_cache is bf16, but kv_dtype is f32 (from k_cache)"),
-        ({"x": tensor(3, 8, 16, dtype="float64")}, "K511", "toy: x is float64, which is no dtype"),
-        ({"x": tensor(3, 8, 16, strides=(256, 32, 2))}, "K513", "toy: x axis dim has stride 2; the last axis must be contiguous"),
-        ({"lse": tensor(3, 8, strides=(0, 1))}, "K513", "toy: lse is written, but its strides [0, 1] make elements overlap"),
-        ({"x": tensor(3, 8, 16, device="cuda:0")}, "K514", "toy: the arguments are on different devices: x on cuda:0, k_cache on cpu, v_cache on cpu, echo on cpu"),
-        ({"keywords": {"layout": "bhsd"}}, "K516", "toy: no layout is named 'bhsd'"),
-        ({"keywords": {"layout": "half"}}, "K516", "toy: the v order of layout 'half' is not known"),
-        ({"keywords": {"reuse": 3}}, "K516", "toy: reuse=3, which is no reuse"),
-        ({"keywords": {"reuse": "4"}}, "K516", "toy: reuse='4', but reuse is an int"),
-        ({"keywords": {"reuse": True}}, "K516", "toy: reuse=True, but reuse is an int"),
-        ({"keywords": {"tile": 3}}, "K516", "toy: no parameter is named 'tile'"),
+        ({"x": tensor(3, 8)}, "K512", "x has shape [3, 8]; it must have the axes [row, head, dim]"),
+        (
+            {"v_cache": tensor(5, 16, 2, 24)},
+            "K512",
+            "v_cache axis dim is 24, but head_dim is 16 (from x axis dim)",
+        ),
+        (
+            {"v_cache": tensor(5, 32, 2, 16)},
+            "K512",
+            "v_cache axis token is 32, but block_size is 16 (from k_cache axis token)",
+        ),
+        (
+            {"v_cache": tensor(6, 16, 2, 16)},
+            "K512",
+            "v_cache axis block is 6, but num_blocks is 5 (from k_cache axis block)",
+        ),
+        (
+            {"v_cache": tensor(5, 16, 3, 16)},
+            "K512",
+            "v_cache axis head is 3, but num_kv_heads is 2 (from k_cache axis head)",
+        ),
+        ({"lse": tensor(4, 8)}, "K512", "lse axis row is 4, but num_rows is 3 (from x axis row)"),
+        ({"lse": tensor(3, 8, dtype="f16")}, "K511", "lse is f16; it must be f32"),
+        ({"echo": tensor(38, dtype="i32")}, "K511", "echo is i32; it must be i64"),
+        (
+            {"v_cache": tensor(5, 16, 2, 16, dtype="bf16")},
+            "K511",
+            "v_cache is bf16, but kv_dtype is f32 (from k_cache)",
+        ),
+        ({"x": tensor(3, 8, 16, dtype="float64")}, "K511", "x is float64, which is no dtype"),
+        (
+            {"x": tensor(3, 8, 16, strides=(256, 32, 2))},
+            "K513",
+            "x axis dim has stride 2; the last axis must be contiguous",
+        ),
+        (
+            {"lse": tensor(3, 8, strides=(0, 1))},
+            "K513",
+            "lse is written, but its strides [0, 1] make elements overlap",
+        ),
+        (
+            {"x": tensor(3, 8, 16, device="meta")},
+            "K514",
+            "the arguments are on different devices: x on meta, k_cache on cpu, v_cache on cpu, echo on cpu",
+        ),
+        ({"keywords": {"layout": "bhsd"}}, "K516", "no layout is named 'bhsd'"),
+        ({"keywords": {"layout": "half"}}, "K516", "the v order of layout 'half' is not known"),
+        ({"keywords": {"reuse": 3}}, "K516", "reuse=3, which is no reuse"),
+        ({"keywords": {"reuse": "4"}}, "K516", "reuse='4', but reuse is an int"),
+        ({"keywords": {"reuse": True}}, "K516", "reuse=True, but reuse is an int"),
+        ({"keywords": {"tile": 3}}, "K516", "no parameter is named 'tile'"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_told_in_the_words_of_the_spec(changes, code, message):
-    assert messages(**changes) == [(code, message)]
+    assert messages(**changes) == [(code, f"toy: {message}")]
 
 
 def test_a_block_size_nothing_has_is_told_once():

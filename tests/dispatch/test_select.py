@@ -8,15 +8,8 @@ from kgen.dispatch.model import Bound, Built
 from kgen.dispatch.select import complete, nearest_value, select
 from kgen.manifest import Entry
 
-FACTS = {
-    "num_rows": 3,
-    "num_heads": 8,
-    "num_kv_heads": 2,
-    "num_blocks": 5,
-    "num_words": 38,
-    "limit": 50,
-    "fail": 0,
-}
+FACTS = {"num_rows": 3, "num_heads": 8, "num_kv_heads": 2, "num_blocks": 5, "num_words": 38}
+SCALARS = {"limit": 50, "fail": 0}
 
 
 def kernel(**params):
@@ -27,7 +20,7 @@ def kernel(**params):
 
 def bound(requested=(), policy=None, **facts):
     fixed = {name: BASE[name] for name in ("arch", "dtype", "kv_dtype", "head_dim", "block_size", "layout")}
-    return Bound({**fixed, **FACTS, **facts}, dict(requested), {}, {}, frozenset(), "cpu", policy)
+    return Bound({**fixed, **FACTS, **SCALARS, **facts}, dict(requested), {}, {}, frozenset(), "cpu", policy)
 
 
 def chosen(call, *kernels, jit=False, tuning=None):

@@ -65,10 +65,12 @@ LAYOUTS = {
     "half": {"name": "half", "k": ORDER, "v": None, "because": "no source says so"},
 }
 
+ROW, HEAD = axis("row", "num_rows"), axis("head", "num_heads")
+
 ARGUMENTS = (
     ArgumentRule("echo", "tensor", "i64", (axis("word", "num_words"),), access="write"),
-    ArgumentRule("lse", "tensor", "f32", (axis("row", "num_rows"), axis("head", "num_heads")), access="write", optional=True),
-    ArgumentRule("x", "tensor", "dtype", (axis("row", "num_rows"), axis("head", "num_heads"), axis("dim", "head_dim"))),
+    ArgumentRule("lse", "tensor", "f32", (ROW, HEAD), access="write", optional=True),
+    ArgumentRule("x", "tensor", "dtype", (ROW, HEAD, axis("dim", "head_dim"))),
     ArgumentRule("k_cache", "cache", "kv_dtype", cache="k"),
     ArgumentRule("v_cache", "cache", "kv_dtype", cache="v"),
     ArgumentRule("scale", "float"),
@@ -90,7 +92,7 @@ ARGUMENTS = (
         workspace=True,
         when=[">", name("partition_size"), integer(0)],
     ),
-)  # fmt: skip
+)
 
 WORDS = (
     *(Word(text, "int") for text in HEADER),
@@ -287,7 +289,7 @@ def write_library(
 ) -> Path:
     """library.json in `folder`, which KGEN_LIBRARY then names."""
     path = folder / file
-    path.write_text(to_json(Library(name, tuple(kernel.entry for kernel in kernels), (policy,))))
+    path.write_text(to_json(Library("toys", tuple(kernel.entry for kernel in kernels), (policy,))))
     if monkeypatch is not None:
         monkeypatch.setenv("KGEN_LIBRARY", str(folder))
     return path
