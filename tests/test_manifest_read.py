@@ -20,6 +20,7 @@ from kgen.manifest import (
 )
 from kgen.manifest_read import from_json, read_entry, read_library
 
+LAST = Launch((["int", 1], ["int", 1], ["int", 1]), 64, symbol="last")
 ENTRY = Entry(
     name="merge_states_cpu_generic_f32_d64",
     op="merge_states",
@@ -32,7 +33,7 @@ ENTRY = Entry(
     sha256="00",
     requires=("avx2",),
     resources={"bytes": 12},
-    launch=Launch((["name", "num_seqs"], ["int", 1], ["int", 1]), 256),
+    launch=Launch((["name", "num_seqs"], ["int", 1], ["int", 1]), 256, symbol="k", then=LAST),
     compile_seconds=1.5,
 )
 POLICY = Policy(
