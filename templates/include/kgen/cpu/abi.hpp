@@ -1,10 +1,7 @@
 // The argument block: int64 words that hold pointers, integers and the bits of doubles.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-
-#define KGEN_EXPORT extern "C" __attribute__((visibility("default")))
+#include "kgen/cpu/base.hpp"
 
 namespace kgen {
 

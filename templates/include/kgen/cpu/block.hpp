@@ -28,16 +28,27 @@ KGEN_INLINE Pair operator*(Pair v, Vec x) { return {v.lo * x, v.hi * x}; }
 
 KGEN_INLINE Pair fma(Pair a, Vec x, Pair c) { return {fma(a.lo, x, c.lo), fma(a.hi, x, c.hi)}; }
 
-struct WordPair {
-  Words lo, hi;
-};
-
-/// The 16-bit elements of a register, one to a word, in order.
-KGEN_INLINE WordPair widen_halves(Words words) {
-  using Halves = uint16_t __attribute__((vector_size(kVecBytes / 2)));
-  Halves halves[2];
-  std::memcpy(halves, &words, sizeof words);
-  return {__builtin_convertvector(halves[0], Words), __builtin_convertvector(halves[1], Words)};
+/// The 16-bit elements of a register in order, each in the high half of a word of its own.
+KGEN_INLINE void widen(Words words, Words& lo, Words& hi) {
+  using Halves = uint16_t __attribute__((vector_size(kVecBytes)));
+  const Halves halves = reinterpret_cast<Halves>(words);
+  const Halves none{};
+#if defined(KGEN_AVX512)
+  lo = reinterpret_cast<Words>(__builtin_shufflevector(none, halves, 0, 32, 0, 33, 0, 34, 0, 35, 0, 36, 0, 37,
+                                                       0, 38, 0, 39, 0, 40, 0, 41, 0, 42, 0, 43, 0, 44, 0, 45,
+                                                       0, 46, 0, 47));
+  hi = reinterpret_cast<Words>(__builtin_shufflevector(none, halves, 0, 48, 0, 49, 0, 50, 0, 51, 0, 52, 0, 53,
+                                                       0, 54, 0, 55, 0, 56, 0, 57, 0, 58, 0, 59, 0, 60, 0, 61,
+                                                       0, 62, 0, 63));
+#elif defined(KGEN_AVX2)
+  lo = reinterpret_cast<Words>(
+      __builtin_shufflevector(none, halves, 0, 16, 0, 17, 0, 18, 0, 19, 0, 20, 0, 21, 0, 22, 0, 23));
+  hi = reinterpret_cast<Words>(
+      __builtin_shufflevector(none, halves, 0, 24, 0, 25, 0, 26, 0, 27, 0, 28, 0, 29, 0, 30, 0, 31));
+#else
+  lo = reinterpret_cast<Words>(__builtin_shufflevector(none, halves, 0, 8, 0, 9, 0, 10, 0, 11));
+  hi = reinterpret_cast<Words>(__builtin_shufflevector(none, halves, 0, 12, 0, 13, 0, 14, 0, 15));
+#endif
 }
 
 /// Block<T>::load<N>(row, first): elements [first, first + N) of a row, 0 past them.
@@ -78,8 +89,9 @@ struct Block<bf16> {
 
   template <int N = kBlock, int W>
   KGEN_INLINE static Pair load_ordered(Row<bf16, W> row, int first) {
-    const auto [lo, hi] = widen_halves(row.template bits<N>(first));
-    return {as_floats(lo << 16), as_floats(hi << 16)};
+    Words lo, hi;
+    widen(row.template bits<N>(first), lo, hi);
+    return {as_floats(lo), as_floats(hi)};
   }
 
   template <int N = kBlock>
@@ -107,24 +119,28 @@ struct Block<f16> {
     return load_ordered<N>(row, first);
 #else
     const Words words = row.template bits<N>(first);
-    return {widen(words & 0xffffu), widen(words >> 16)};
+    return {from_high_half(words << 16), from_high_half(words & 0xffff0000u)};
 #endif
   }
 
   template <int N = kBlock, int W>
   KGEN_INLINE static Pair load_ordered(Row<f16, W> row, int first) {
     const Words words = row.template bits<N>(first);
+#if defined(KGEN_AVX512) || defined(KGEN_AVX2)
+    using Half = short __attribute__((vector_size(kVecBytes / 2)));
+    Half half[2];
+    std::memcpy(half, &words, sizeof words);
 #if defined(KGEN_AVX512)
-    const __m512i halves = reinterpret_cast<__m512i>(words);
-    return {_mm512_cvtph_ps(_mm512_castsi512_si256(halves)),
-            _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1))};
-#elif defined(KGEN_AVX2)
-    const __m256i halves = reinterpret_cast<__m256i>(words);
-    return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
-            _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+    constexpr int kRoundAsSet = 4;
+    return {__builtin_ia32_vcvtph2ps512_mask(half[0], Vec{}, -1, kRoundAsSet),
+            __builtin_ia32_vcvtph2ps512_mask(half[1], Vec{}, -1, kRoundAsSet)};
 #else
-    const auto [lo, hi] = widen_halves(words);
-    return {widen(lo), widen(hi)};
+    return {__builtin_ia32_vcvtph2ps256(half[0]), __builtin_ia32_vcvtph2ps256(half[1])};
+#endif
+#else
+    Words lo, hi;
+    widen(words, lo, hi);
+    return {from_high_half(lo), from_high_half(hi)};
 #endif
   }
 
@@ -141,12 +157,12 @@ struct Block<f16> {
   static constexpr int lane(int i) { return i / 2 + i % 2 * kLanes; }
 
  private:
-  /// f16 bits in the low half of each word, as kgen::to_float(f16) does it.
-  KGEN_INLINE static Vec widen(Words half) {
-    const Words magnitude = (half & 0x7fffu) << 13;
+  /// As kgen::to_float(f16), of f16 bits in the high half of each word.
+  KGEN_INLINE static Vec from_high_half(Words words) {
+    const Words magnitude = (words & 0x7fff0000u) >> 3;
     const Words bits = as_words(as_floats(magnitude) * 0x1p112f);
     const Words special = magnitude >= 0x0f800000u ? Words{} + 0x7f800000u : Words{};
-    return as_floats(bits | special | (half & 0x8000u) << 16);
+    return as_floats(bits | special | (words & 0x80000000u));
   }
 #endif
 };

@@ -23,13 +23,13 @@ inline float combine(int64_t count, Parts part, float* out) {
   for (int64_t i = 0; i < count; ++i) {
     const Part p = part(i);
     if (p.l == 0.0f) continue;
-    const float weight = p.l * std::exp2(p.m - base_of(m));
+    const float weight = p.l * __builtin_exp2f(p.m - base_of(m));
     total += weight;
     for (int d = 0; d < D; ++d) sums[d] += weight * p.out[d];
   }
   const float scale = total == 0.0f ? 0.0f : 1.0f / total;
   for (int d = 0; d < D; ++d) out[d] = sums[d] * scale;
-  return m + std::log2(total);
+  return m + __builtin_log2f(total);
 }
 
 /// Rounds `count` floats to T.

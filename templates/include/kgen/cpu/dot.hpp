@@ -21,7 +21,8 @@ struct Dot {
 };
 
 #if defined(KGEN_AVX512) && defined(__AVX512BF16__)
-/// vdpbf16ps multiplies pairs of bf16 and adds them in float: no widening.
+/// vdpbf16ps multiplies pairs of bf16 and adds them in float: no widening. (Its intrinsic changes its
+/// types from one compiler to the next.)
 template <>
 struct Dot<bf16> {
   using Operand = Words;
@@ -32,7 +33,8 @@ struct Dot<bf16> {
   }
 
   KGEN_INLINE static Vec accumulate(Vec acc, Operand a, Operand b) {
-    return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+    asm("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
   }
 };
 #endif

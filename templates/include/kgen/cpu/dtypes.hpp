@@ -1,8 +1,7 @@
 // Storage types of tensors. Arithmetic is always done in float.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
+#include "kgen/cpu/base.hpp"
 
 namespace kgen {
 

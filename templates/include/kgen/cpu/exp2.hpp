@@ -13,7 +13,7 @@ KGEN_INLINE Vec exp2(Vec x) {
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits, here with the bias of
   // the exponent already in. Clamped, the smallest exponent field is 0, which is the number 0.
   const Vec shift = broadcast(0x1.8p23f + 127.0f);
-  x = max(broadcast(-127.0f), x);
+  x = larger(broadcast(-127.0f), x);
   const Vec shifted = x + shift;
   const Vec f = x - (shifted - shift);  // in [-0.5, 0.5]
   // minimax of 2^f - 1 over f with the relative error below 1e-7

@@ -1,9 +1,6 @@
 // Copying whole pages named by (source, destination) pairs.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <unordered_map>
 
 #include "kgen/cpu/parallel.hpp"
@@ -63,7 +60,7 @@ void copy_pages(const Args& a, const Mapping& mapping, Pages<const uint8_t> from
     for (int64_t at = first_of_share(total, share, shares); at < end;) {
       const int64_t pair = at / bytes;
       const int64_t byte = at % bytes;
-      const int64_t count = std::min(bytes - byte, end - at);
+      const int64_t count = min(bytes - byte, end - at);
       const uint8_t* source = from.at(mapping.source(pair)) + byte;
       uint8_t* destination = to.at(mapping.destination(pair)) + byte;
       if (source != destination) std::memcpy(destination, source, static_cast<size_t>(count));

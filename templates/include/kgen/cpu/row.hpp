@@ -9,28 +9,35 @@ namespace kgen {
 template <class T>
 inline constexpr int kPerVec = kVecBytes / static_cast<int>(sizeof(T));
 
+/// Up to four 16-byte pieces side by side in one register, the rest of which is 0.
+template <int Count, class At>
+KGEN_INLINE Words join_pieces(At at) {
+  using Piece = uint32_t __attribute__((vector_size(16)));
+  Piece piece[4] = {};
+#pragma GCC unroll 4
+  for (int i = 0; i < Count; ++i) std::memcpy(&piece[i], at(i), 16);
+#if defined(KGEN_AVX512)
+  const auto low = __builtin_shufflevector(piece[0], piece[1], 0, 1, 2, 3, 4, 5, 6, 7);
+  const auto high = __builtin_shufflevector(piece[2], piece[3], 0, 1, 2, 3, 4, 5, 6, 7);
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(KGEN_AVX2)
+  return __builtin_shufflevector(piece[0], piece[1], 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return piece[0];
+#endif
+}
+
 /// The first N elements at `p` in one register; the rest are 0 and their memory is not touched.
 template <int N, class T>
 KGEN_INLINE Words load_bits(const T* p) {
-  constexpr int kBytes = N * static_cast<int>(sizeof(T));
-  Words v{};
-  if constexpr (kBytes >= kVecBytes) {
-    std::memcpy(&v, p, kVecBytes);
+  constexpr int kBytes = min(N * static_cast<int>(sizeof(T)), kVecBytes);
+  Words words{};
+  if constexpr (kBytes > 0 && kBytes < kVecBytes && kBytes % 16 == 0) {
+    words = join_pieces<kBytes / 16>([&](int i) { return p + i * 16 / static_cast<int>(sizeof(T)); });
   } else if constexpr (kBytes > 0) {
-#if defined(KGEN_AVX512)
-    v = reinterpret_cast<Words>(_mm512_maskz_loadu_epi16((uint32_t{1} << kBytes / 2) - 1, p));
-#elif defined(KGEN_AVX2)
-    if constexpr (kBytes == 16) {
-      v = reinterpret_cast<Words>(
-          _mm256_zextsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-    } else {
-      std::memcpy(&v, p, kBytes);
-    }
-#else
-    std::memcpy(&v, p, kBytes);
-#endif
+    std::memcpy(&words, p, kBytes);
   }
-  return v;
+  return words;
 }
 
 /// The row's elements lie W to a group with `stride` elements from group to group, or, where W is
@@ -41,42 +48,24 @@ struct Row {
   int64_t stride;
 
   KGEN_INLINE const T* at(int i) const {
-    return W == 0 ? p + i : p + i / (W ? W : 1) * stride + i % (W ? W : 1);
+    if constexpr (W == 0) return p + i;
+    return p + i / (W ? W : 1) * stride + i % (W ? W : 1);
   }
 
   /// Elements [first, first + N) in one register, 0 past them.
   template <int N>
   KGEN_INLINE Words bits(int first) const {
-    constexpr int kPiece = 16 / sizeof(T);
-    constexpr int kCount = N < kPerVec<T> ? N : kPerVec<T>;
-    if constexpr (W == 0 || (W % kPerVec<T> == 0 && N >= kPerVec<T>)) {
-      return load_bits<N>(at(first));
-    } else if constexpr (W % kPiece == 0 && N >= kPerVec<T> && kVecBytes > 16) {
-      return join([&](int i) { return at(first + i * kPiece); });
+    constexpr int kCount = min(N, kPerVec<T>);
+    constexpr int kPiece = 16 / static_cast<int>(sizeof(T));
+    if constexpr (W == 0) {
+      return load_bits<N>(p + first);
+    } else if constexpr (W % kPiece == 0 && kCount % kPiece == 0 && kCount > 0) {
+      return join_pieces<kCount / kPiece>([&](int i) { return at(first + i * kPiece); });
     } else {
       T elements[kPerVec<T>] = {};
       for (int i = 0; i < kCount; ++i) elements[i] = *at(first + i);
       return load_bits<kPerVec<T>>(elements);
     }
-  }
-
- private:
-  /// The 16-byte pieces at where(0), where(1), ... side by side.
-  template <class Where>
-  KGEN_INLINE static Words join(Where where) {
-#if defined(KGEN_AVX512) || defined(KGEN_AVX2)
-    const auto piece = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(where(i))); };
-    const auto half = [&](int i) {
-      return _mm256_inserti128_si256(_mm256_castsi128_si256(piece(i)), piece(i + 1), 1);
-    };
-#if defined(KGEN_AVX512)
-    return reinterpret_cast<Words>(_mm512_inserti64x4(_mm512_castsi256_si512(half(0)), half(2), 1));
-#else
-    return reinterpret_cast<Words>(half(0));
-#endif
-#else
-    return load_bits<kPerVec<T>>(where(0));
-#endif
   }
 };
 

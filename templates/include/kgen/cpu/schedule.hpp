@@ -5,8 +5,7 @@
 // part without tokens still counts as one unit: somebody has to write its result.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include "kgen/cpu/base.hpp"
 
 namespace kgen {
 
@@ -30,7 +29,7 @@ class Line {
     return total;
   }
 
-  int64_t parts(int64_t seq) const { return std::max<int64_t>(1, (lengths_[seq] + part_ - 1) / part_); }
+  int64_t parts(int64_t seq) const { return max<int64_t>(1, ceil_div(lengths_[seq], part_)); }
 
   /// The place of a unit; `unit` must be on the line.
   Place at(int64_t unit) const {
@@ -38,7 +37,7 @@ class Line {
     place.unit = unit;
     while (unit >= units_of(place.seq)) unit -= units_of(place.seq++);
     const int64_t whole = chunks_ * tiles_of(part_);
-    place.part = std::min(unit / whole, parts(place.seq) - 1);
+    place.part = min(unit / whole, parts(place.seq) - 1);
     unit -= place.part * whole;
     enter(place);
     place.chunk = unit / place.tiles;
@@ -60,7 +59,7 @@ class Line {
   }
 
  private:
-  int64_t tiles_of(int64_t tokens) const { return std::max<int64_t>(1, (tokens + tile_ - 1) / tile_); }
+  int64_t tiles_of(int64_t tokens) const { return max<int64_t>(1, ceil_div(tokens, tile_)); }
 
   int64_t units_of(int64_t seq) const {
     const int64_t last = parts(seq) - 1;
@@ -69,7 +68,7 @@ class Line {
 
   void enter(Place& place) const {
     place.begin = place.part * part_;
-    place.end = std::min<int64_t>(lengths_[place.seq], place.begin + part_);
+    place.end = min<int64_t>(lengths_[place.seq], place.begin + part_);
     place.tiles = tiles_of(place.end - place.begin);
   }
 
@@ -80,7 +79,7 @@ class Line {
 /// How many slots (KV heads, or passes over them) to take through a tile together: as many as
 /// `budget` allows, fewer where there would be less than `wanted` chunks for `units` tiles.
 inline int64_t chunk_width(int64_t slots, int64_t budget, int64_t units, int64_t wanted) {
-  int64_t width = std::clamp<int64_t>(budget, 1, slots);
+  int64_t width = max<int64_t>(1, min(budget, slots));
   while (width > 1 && (slots % width != 0 || units * (slots / width) < wanted)) --width;
   return width;
 }

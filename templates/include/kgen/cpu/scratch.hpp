@@ -1,9 +1,7 @@
 // Memory a launch works in: one arena for each calling thread, kept from call to call.
 #pragma once
 
-#include <cstddef>
 #include <cstdlib>
-#include <new>
 
 namespace kgen {
 
@@ -22,10 +20,7 @@ class Scratch {
       std::free(memory_);
       size_ = (bytes + kAlign - 1) / kAlign * kAlign;
       memory_ = std::aligned_alloc(kAlign, size_);
-      if (!memory_) {
-        size_ = 0;
-        throw std::bad_alloc();
-      }
+      if (!memory_) std::abort();
     }
     return memory_;
   }

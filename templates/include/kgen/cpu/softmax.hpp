@@ -5,22 +5,18 @@
 // step below keeps that exact: no finite stand-in for -inf, nothing added to a denominator.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-#include <limits>
-
 #include "kgen/cpu/exp2.hpp"
 
 namespace kgen {
 
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kInfinity = __builtin_inff();
 
 /// What to subtract from logits of which m is the largest: -inf - -inf would be NaN.
 KGEN_INLINE float base_of(float m) { return m == -kInfinity ? 0.0f : m; }
 
 /// The natural-log LSE of a row.
 inline float natural_lse(float m, float l) {
-  return static_cast<float>(kLn2 * (static_cast<double>(m) + std::log2(static_cast<double>(l))));
+  return static_cast<float>(kLn2 * (static_cast<double>(m) + __builtin_log2(static_cast<double>(l))));
 }
 
 /// Takes `count` > 0 more dot products of each of R rows into its m and l, and leaves in their
@@ -39,7 +35,7 @@ KGEN_INLINE void softmax_step(float* s, int count, float scale, float* m, float*
     for (int t = 0; t < padded; t += kLanes) {
       const Vec logits = load(row + t) * broadcast(scale);
       store(row + t, logits);
-      most = max(logits, most);
+      most = larger(logits, most);
     }
     for (int t = count; t < padded; ++t) row[t] = -kInfinity;
     const float before = m[r];
@@ -51,7 +47,7 @@ KGEN_INLINE void softmax_step(float* s, int count, float scale, float* m, float*
   store(factors, exp2(load(change)));
   for (int r = 0; r < R; ++r) {
     float* row = s + r * Stride;
-    Vec total = zero();
+    Vec total = {};
     for (int t = 0; t < padded; t += kLanes) {
       const Vec weights = exp2(load(row + t) - broadcast(base[r]));
       store(row + t, weights);

@@ -1,42 +1,35 @@
 // One register of floats, as wide as the target's flags allow.
 //
-// GCC and Clang give vector types + - * and comparisons; the functions below are the rest. The
-// instruction set is what the target's flags say, never what the building machine happens to be.
+// Written with the vector extensions of GCC (12 and later) and Clang, which turn each of these into
+// the instruction one would name: + - * compare and ?: work on vectors as they are.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
+#include "kgen/cpu/base.hpp"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #define KGEN_AVX512 1
-#include <immintrin.h>
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define KGEN_AVX2 1
-#include <immintrin.h>
 #endif
-
-#define KGEN_INLINE __attribute__((always_inline)) inline
 
 namespace kgen {
 
 #if defined(KGEN_AVX512)
 inline constexpr int kLanes = 16;
 inline constexpr int kRegisters = 32;
-using Vec = __m512;
 #elif defined(KGEN_AVX2)
 inline constexpr int kLanes = 8;
 inline constexpr int kRegisters = 16;
-using Vec = __m256;
 #else
 inline constexpr int kLanes = 4;
 inline constexpr int kRegisters = 16;
-using Vec = float __attribute__((vector_size(16)));
 #endif
 
 inline constexpr int kVecBytes = kLanes * 4;
 
-/// The bits of a register: one 32-bit word a lane.
-using Words = uint32_t __attribute__((vector_size(kVecBytes)));
+using Vec = float __attribute__((vector_size(kVecBytes)));
+using Words = uint32_t __attribute__((vector_size(kVecBytes)));  // the bits of a register, a word a lane
+using Quad = float __attribute__((vector_size(16)));
 
 KGEN_INLINE Vec as_floats(Words w) { return reinterpret_cast<Vec>(w); }
 
@@ -50,90 +43,62 @@ KGEN_INLINE Vec load(const float* p) {
 
 KGEN_INLINE void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
 
-KGEN_INLINE Vec broadcast(float x) {
-#if defined(KGEN_AVX512)
-  return _mm512_set1_ps(x);
-#elif defined(KGEN_AVX2)
-  return _mm256_set1_ps(x);
-#else
-  return Vec{x, x, x, x};
-#endif
-}
+KGEN_INLINE Vec broadcast(float x) { return x - Vec{}; }
 
-KGEN_INLINE Vec zero() { return Vec{}; }
-
-/// a * b + c
-KGEN_INLINE Vec fma(Vec a, Vec b, Vec c) {
-#if defined(KGEN_AVX512)
-  return _mm512_fmadd_ps(a, b, c);
-#elif defined(KGEN_AVX2)
-  return _mm256_fmadd_ps(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
+/// a * b + c in one instruction where the target has it (the compiler is told to contract).
+KGEN_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 
 /// The larger of each lane; the lane of `b` where either is NaN.
-KGEN_INLINE Vec max(Vec a, Vec b) {
+KGEN_INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+
+/// The sums of lanes 0, 4, 8, ... and 1, 5, 9, ... and so on.
+KGEN_INLINE Quad fold(Vec v) {
 #if defined(KGEN_AVX512)
-  return _mm512_max_ps(a, b);
+  Quad q[4];
+  std::memcpy(q, &v, sizeof v);
+  return (q[0] + q[1]) + (q[2] + q[3]);
 #elif defined(KGEN_AVX2)
-  return _mm256_max_ps(a, b);
+  Quad q[2];
+  std::memcpy(q, &v, sizeof v);
+  return q[0] + q[1];
 #else
-  return a > b ? a : b;
+  return v;
 #endif
 }
 
 KGEN_INLINE float sum(Vec v) {
-#if defined(KGEN_AVX512)
-  return _mm512_reduce_add_ps(v);
-#elif defined(KGEN_AVX2)
-  __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-  return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
-#else
-  return (v[0] + v[2]) + (v[1] + v[3]);
-#endif
+  const Quad q = fold(v);
+  return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
-/// The largest lane. A NaN lane may be passed over.
+/// The largest lane; none may be NaN.
 KGEN_INLINE float largest(Vec v) {
-#if defined(KGEN_AVX512)
-  return _mm512_reduce_max_ps(v);
-#elif defined(KGEN_AVX2)
-  __m128 half = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  half = _mm_max_ps(half, _mm_movehl_ps(half, half));
-  return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
-#else
-  const float even = v[0] > v[2] ? v[0] : v[2];
-  const float odd = v[1] > v[3] ? v[1] : v[3];
-  return even > odd ? even : odd;
-#endif
+  Quad q[kLanes / 4];
+  std::memcpy(q, &v, sizeof v);
+  for (int i = 1; i < kLanes / 4; ++i) q[0] = q[0] > q[i] ? q[0] : q[i];
+  const float even = max(q[0][0], q[0][2]);
+  return max(even, max(q[0][1], q[0][3]));
 }
 
 /// The lane sums of four registers: {sum(a), sum(b)} to lo, {sum(c), sum(d)} to hi.
 KGEN_INLINE void store_sums(Vec a, Vec b, Vec c, Vec d, float* lo, float* hi) {
-#if defined(KGEN_AVX512) || defined(KGEN_AVX2)
+  // A quarter of a register at a time: a0+a2 a1+a3 b0+b2 b1+b3, then a b c d.
 #if defined(KGEN_AVX512)
-  // a0+a2 a1+a3 b2+b0 b3+b1 in every quarter; blends leave the shuffle port to the rest
-  const __m512 ab = _mm512_mask_blend_ps(0xcccc, a, b) + _mm512_shuffle_ps(a, b, 0x4e);
-  const __m512 cd = _mm512_mask_blend_ps(0xcccc, c, d) + _mm512_shuffle_ps(c, d, 0x4e);
-  const __m512 wide = _mm512_shuffle_ps(ab, cd, 0x88) + _mm512_shuffle_ps(ab, cd, 0xdd);
-  const __m256 quads = _mm512_castps512_ps256(wide) + _mm512_extractf32x8_ps(wide, 1);
+#define KGEN_MIX(x, y, i, j, k, l)                                                                        \
+  __builtin_shufflevector(x, y, i, j, k + 16, l + 16, i + 4, j + 4, k + 20, l + 20, i + 8, j + 8, k + 24, \
+                          l + 24, i + 12, j + 12, k + 28, l + 28)
+#elif defined(KGEN_AVX2)
+#define KGEN_MIX(x, y, i, j, k, l) \
+  __builtin_shufflevector(x, y, i, j, k + 8, l + 8, i + 4, j + 4, k + 12, l + 12)
 #else
-  const __m256 ab = _mm256_blend_ps(a, b, 0xcc) + _mm256_shuffle_ps(a, b, 0x4e);
-  const __m256 cd = _mm256_blend_ps(c, d, 0xcc) + _mm256_shuffle_ps(c, d, 0x4e);
-  const __m256 quads = _mm256_shuffle_ps(ab, cd, 0x88) + _mm256_shuffle_ps(ab, cd, 0xdd);
+#define KGEN_MIX(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k + 4, l + 4)
 #endif
-  const __m128 sums = _mm256_castps256_ps128(quads) + _mm256_extractf128_ps(quads, 1);
-  _mm_storel_pi(reinterpret_cast<__m64*>(lo), sums);
-  _mm_storeh_pi(reinterpret_cast<__m64*>(hi), sums);
-#else
-  lo[0] = sum(a);
-  lo[1] = sum(b);
-  hi[0] = sum(c);
-  hi[1] = sum(d);
-#endif
+  const Vec ab = KGEN_MIX(a, b, 0, 1, 0, 1) + KGEN_MIX(a, b, 2, 3, 2, 3);
+  const Vec cd = KGEN_MIX(c, d, 0, 1, 0, 1) + KGEN_MIX(c, d, 2, 3, 2, 3);
+  const Quad sums = fold(KGEN_MIX(ab, cd, 0, 2, 0, 2) + KGEN_MIX(ab, cd, 1, 3, 1, 3));
+#undef KGEN_MIX
+  std::memcpy(lo, &sums, 8);
+  std::memcpy(hi, reinterpret_cast<const char*>(&sums) + 8, 8);
 }
 
 /// Asks for the cache line of `p`, which need not be readable.
