@@ -63,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_call(args: argparse.Namespace) -> int:
-    words = [word for word in args.sizes if word != "--json"]
-    as_json = args.json or len(words) < len(args.sizes)
     from kgen.api import dispatcher
 
+    words = [word for word in args.sizes if word != "--json"]
+    args.json = args.json or len(words) < len(args.sizes)
     given = pairs(words)
     policy = dispatcher().policy(args.op)
     bound = bound_call(policy, given)
     selection = dispatcher().choose(policy, bound)
     refused = None if selection.kernel else dispatcher().compiler.reject(args.op, selection.params)
-    if as_json:
+    if args.json:
         print_json(_selection_json(selection, refused))
     else:
         _print_selection(selection, refused)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgen.commands.common import add_arch, add_build
-from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
 if TYPE_CHECKING:
     from kgen.render.model import Rendered
-    from kgen.variants.model import Matrix
 
 SUMMARY = "write the rendered source of each variant of a build"
 
@@ -42,12 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from kgen import api
     from kgen.render.emit import render
+    from kgen.variants.matching import matching
 
     matrix = api.expand(args.build, args.arch)
-    chosen = [v for v in matrix.accepted if args.only is None or fnmatchcase(v.name, args.only)]
-    if not chosen:
-        raise KgenError(_no_match(args.only, matrix))
-    rendered = [render(variant) for variant in chosen]
+    rendered = [render(variant) for variant in matching(matrix.accepted, args.only)]
     if args.out is None:
         print("\n".join(r.text.rstrip("\n") for r in rendered))
         return 0
@@ -76,9 +71,3 @@ def write_sources(rendered: list[Rendered], folder: Path, *, prune: bool) -> tup
 def _is_generated(path: Path) -> bool:
     with path.open(errors="replace") as file:
         return MARK in file.readline() + file.readline()
-
-
-def _no_match(pattern: str | None, matrix: Matrix) -> Diagnostic:
-    names = [v.name for v in matrix.accepted]
-    message = f"no accepted variant of {matrix.build} is named '{pattern}'"
-    return Diagnostic("K301", message, hint=choice_hint(pattern or "", names[:8]))

@@ -39,10 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from kgen import api
-    from kgen.testing.variants import choose, outcomes
+    from kgen.testing.variants import outcomes, sampled
+    from kgen.variants.matching import matching
 
     matrix = api.expand(args.build, args.arch)
-    chosen = choose(matrix.accepted, args.only, sample=args.sample)
+    chosen = matching(matrix.accepted, args.only)
+    if args.sample:
+        chosen = sampled(chosen)
     api.build_matrix(matrix, progress="none" if args.json else "auto", chosen=chosen)
     found = []
     for outcome in outcomes(chosen):
