@@ -37,6 +37,7 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "wave": target.wave,
         "vector_bits": target.vector_bits,
         "lds_bytes": target.lds_bytes,
+        "registers": target.registers,
     }
 
 

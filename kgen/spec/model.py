@@ -192,5 +192,6 @@ class TargetSpec:
     compiler: str  # cxx, hip or nvcc
     flags: tuple[str, ...]
     requires: tuple[str, ...]  # CPU feature flags, as /proc/cpuinfo spells them
-    lds_bytes: int = 0
+    lds_bytes: int = 0  # shared memory a block can have
+    registers: int = 0  # 32-bit vector registers a thread can name
     extra: Mapping[str, object] | None = None

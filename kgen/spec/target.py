@@ -9,7 +9,7 @@ from kgen.spec.types import COMPILERS, FAMILIES
 from kgen.syntax.yaml import Node
 
 _REQUIRED = ("target", "doc", "family", "wave", "vector_bits", "requires", "flags", "compiler")
-_OPTIONAL = ("lds_bytes", "extra")
+_OPTIONAL = ("lds_bytes", "registers", "extra")
 
 
 def read_target(node: Node, found: Collector) -> TargetSpec:
@@ -32,5 +32,6 @@ def read_target(node: Node, found: Collector) -> TargetSpec:
         flags=fields.words("flags"),
         requires=fields.words("requires"),
         lds_bytes=fields.integer("lds_bytes", 0, low=0) or 0,
+        registers=fields.integer("registers", 0, low=0) or 0,
         extra=data,
     )

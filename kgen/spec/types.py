@@ -49,6 +49,7 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "wave": INT,
         "vector_bits": INT,
         "lds_bytes": INT,
+        "registers": INT,
     },
     "layout": {
         "k_known": BOOL,
