@@ -18,6 +18,7 @@ from kgen.dispatch.ops import (
     reset,
     reshape_and_cache,
     swap_blocks,
+    workspace_size,
 )
 
 install(api.compiler)
@@ -32,4 +33,5 @@ __all__ = [
     "reset",
     "reshape_and_cache",
     "swap_blocks",
+    "workspace_size",
 ]

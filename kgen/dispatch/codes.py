@@ -10,7 +10,6 @@ from kgen.layout import Layout, TensorOrder
 from kgen.manifest import Code, Guard, ParamRule, Policy, Scalar
 from kgen.semantics import evaluate
 
-
 _found: dict[int, tuple[Code, frozenset[str]]] = {}
 """Names by the identity of their code, which is kept alive; policies are few."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import threading
@@ -16,10 +15,11 @@ import torch
 from kgen import env
 from kgen.diagnostics import KgenError
 from kgen.dispatch import codes, gpu, launch
-from kgen.dispatch.bind import bind, byte_view
+from kgen.dispatch.arguments import bound_sizes, call_of, shapes_of
+from kgen.dispatch.bind import bind
 from kgen.dispatch.errors import fault, kernel_fault
 from kgen.dispatch.missing import missing_variant
-from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning, View
+from kgen.dispatch.model import Bound, Built, Compiler, Names, Selection, Tuning
 from kgen.dispatch.operators import Operator
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
@@ -28,25 +28,6 @@ from kgen.dispatch.workspace import Workspaces
 from kgen.manifest import Policy
 
 log = logging.getLogger("kgen")
-
-_DTYPES: Mapping[torch.dtype, str] = {
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-}
-
-
-def view(tensor: torch.Tensor) -> View:
-    """What binding sees of a tensor."""
-    if tensor.layout != torch.strided:
-        raise fault(
-            "K513", f"a tensor is {str(tensor.layout).removeprefix('torch.')}; kernels read strided ones"
-        )
-    dtype = _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
-    return View(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(tensor.device))
 
 
 class Dispatcher:
@@ -128,9 +109,9 @@ class Dispatcher:
     def plan(self, operator: Operator, *arguments: Any) -> Plan:
         """The plan of a call. Raises KgenError where nothing can run it."""
         policy = self.policy(operator.name)
-        bound = bind(policy, self.call(operator, arguments))
+        bound = bind(policy, call_of(operator, arguments))
         _check_absent(policy, bound)
-        if nothing_to_do(policy, _shapes(operator, arguments)):
+        if nothing_to_do(policy, shapes_of(operator, arguments)):
             return Plan(policy, None, bound.names, 0, (), {}, {})
         if not bound.device.startswith("cpu") and not gpu.is_gpu(bound.device):
             raise fault("K514", f"{policy.op}: there are no kernels for device {bound.device}")
@@ -187,16 +168,6 @@ class Dispatcher:
         with self._lock:
             return self._calls.setdefault(name, ctypes.c_int64())
 
-    def call(self, operator: Operator, arguments: tuple[Any, ...]) -> Call:
-        """Positional arguments in spec terms."""
-        values = dict(zip((*operator.tensors, *operator.scalars, *operator.keywords), arguments, strict=True))
-        return Call(
-            tensors={name: _tensor_view(operator, name, values[name]) for name in operator.tensors},
-            scalars={name: _scalar(operator, name, values[name]) for name in operator.scalars},
-            keywords={name: values[name] for name in operator.keywords if name != "policy"},
-            policy=values.get("policy"),
-        )
-
     def choose(self, policy: Policy, bound: Bound) -> Selection:
         """The variant for a bound call, built or not (`explain` shows it). Raises K51x."""
         jit = env.jit()
@@ -219,6 +190,12 @@ class Dispatcher:
                 return found
         assert best is not None  # order is never empty
         return best
+
+    def workspace_size(self, op: str, sizes: Names) -> int:
+        """Bytes of scratch memory a call of these sizes uses (see `arguments.bound_sizes`)."""
+        policy = self.policy(op)
+        selection = self.choose(policy, bound_sizes(policy, sizes))
+        return workspace_of(policy, selection.names).size
 
     def _kernel(self, policy: Policy, bound: Bound) -> tuple[Selection, Loaded]:
         """Selection and loaded code; builds what is not built, once more where a file is damaged."""
@@ -257,33 +234,11 @@ def _fail(plan: Plan, _status: int, code: int, row: int, index: int, value: int)
     raise kernel_fault(plan.policy, plan.facts, (code or _status, row, index, value))
 
 
-def _tensor_view(operator: Operator, name: str, tensor: Any) -> View | None:
-    if tensor is None:
-        return None
-    if not isinstance(tensor, torch.Tensor):
-        raise fault("K510", f"{operator.name}: {name} must be a tensor, found {type(tensor).__name__}")
-    found = view(tensor)
-    return byte_view(name, found, tensor.element_size()) if name in operator.bytes else found
-
-
-def _scalar(operator: Operator, name: str, value: Any) -> int | float | None:
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
-    with contextlib.suppress(TypeError):
-        return int(value.__index__()) if hasattr(value, "__index__") else float(value)
-    raise fault("K510", f"{operator.name}: {name} must be a number, found {type(value).__name__}")
-
-
 def _check_absent(policy: Policy, bound: Bound) -> None:
     required = {a.name for a in policy.arguments if a.kind in ("tensor", "cache") and not a.optional}
     missing = sorted(bound.absent & required)
     if missing:
         raise fault("K510", f"{policy.op}: {', '.join(missing)} must be given")
-
-
-def _shapes(operator: Operator, arguments: tuple[Any, ...]) -> Mapping[str, tuple[int, ...]]:
-    pairs = zip(operator.tensors, arguments, strict=False)
-    return {name: tuple(tensor.shape) for name, tensor in pairs if tensor is not None}
 
 
 def _without_arch(policy: Policy, fixed: Names) -> Names:

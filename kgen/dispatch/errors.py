@@ -68,7 +68,8 @@ def _slot(_facts: Mapping[str, Scalar], row: int, limit: int, value: int) -> _De
 
 
 def _overlap(_facts: Mapping[str, Scalar], row: int, other: int, value: int) -> _Described:
-    message = f"block_mapping rows {row} and {other} both touch block {value}, which one of them writes"
+    first, second = sorted((row, other))
+    message = f"block_mapping rows {first} and {second} both touch block {value}, which one of them writes"
     return "K534", message, "a destination may be named once, and must not also be a source"
 
 

@@ -17,10 +17,12 @@ from torch.compiler import is_dynamo_compiling
 
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.dispatch import torchops
+from kgen.dispatch.arguments import check_types
 from kgen.dispatch.dispatcher import Dispatcher
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Compiler
 from kgen.dispatch.operators import OPERATORS, Operator
+from kgen.manifest import Scalar
 
 _lock = threading.RLock()
 _compiler: Callable[[], Compiler] | None = None
@@ -74,6 +76,15 @@ def check() -> None:
         _dispatcher.check()
 
 
+def workspace_size(op: str, /, **sizes: Scalar) -> int:
+    """Bytes of scratch memory a call of operator `op` uses, without making the call.
+
+    sizes: what the tensors of the call would say (num_seqs, num_heads, num_kv_heads, head_dim,
+    block_size, dtype, ...), its keywords (max_seq_len, layout, partition_size, policy, ...) by name.
+    """
+    return dispatcher().workspace_size(op, sizes)
+
+
 def paged_attention(
     q: Tensor,
     k_cache: Tensor,
@@ -118,7 +129,7 @@ def paged_attention(
     tensors = (out, lse, q, k_cache, v_cache, block_table, seq_lens)
     choices = (layout, partition_size, reuse_kv_times, policy, variant, arch)
     if is_dynamo_compiling() or not _CALLS["paged_attention"](*tensors, softmax_scale, max_seq_len, *choices):
-        torch.ops.kgen.paged_attention(*tensors, softmax_scale, max_seq_len, *choices)
+        _through_torch("paged_attention", *tensors, softmax_scale, max_seq_len, *choices)
     return (out, lse) if return_lse else out
 
 
@@ -145,7 +156,7 @@ def merge_states(
     if lse is None:
         lse = torch.empty(out.shape[:-1], dtype=torch.float32, device=out.device)
     if is_dynamo_compiling() or not _CALLS["merge_states"](out, lse, states, states_lse, arch):
-        torch.ops.kgen.merge_states(out, lse, states, states_lse, arch)
+        _through_torch("merge_states", out, lse, states, states_lse, arch)
     return out, lse
 
 
@@ -176,7 +187,7 @@ def reshape_and_cache(
     if is_dynamo_compiling() or not _CALLS["reshape_and_cache"](
         key, value, k_cache, v_cache, slot_mapping, layout, arch
     ):
-        torch.ops.kgen.reshape_and_cache(key, value, k_cache, v_cache, slot_mapping, layout, arch)
+        _through_torch("reshape_and_cache", key, value, k_cache, v_cache, slot_mapping, layout, arch)
 
 
 def copy_blocks(caches: Tensor | Sequence[Tensor], block_mapping: Tensor, *, arch: str | None = None) -> None:
@@ -193,7 +204,7 @@ def copy_blocks(caches: Tensor | Sequence[Tensor], block_mapping: Tensor, *, arc
     _same_pages("caches", found)
     for cache in found:
         if is_dynamo_compiling() or not _CALLS["copy_blocks"](cache, block_mapping, arch):
-            torch.ops.kgen.copy_blocks(cache, block_mapping, arch)
+            _through_torch("copy_blocks", cache, block_mapping, arch)
 
 
 def swap_blocks(
@@ -221,7 +232,14 @@ def swap_blocks(
         if one is other:
             raise fault("K512", "swap_blocks: source and destination are one tensor", "use copy_blocks")
         if is_dynamo_compiling() or not _CALLS["swap_blocks"](one, other, block_mapping, arch):
-            torch.ops.kgen.swap_blocks(one, other, block_mapping, arch)
+            _through_torch("swap_blocks", one, other, block_mapping, arch)
+
+
+def _through_torch(name: str, *arguments: Any) -> None:
+    """The call as torch's dispatcher, a tracer or a tensor subclass sees it."""
+    if not is_dynamo_compiling():
+        check_types(OPERATORS[name], arguments)
+    getattr(torch.ops.kgen, name)(*arguments)
 
 
 def _same_pages(name: str, caches: Sequence[Tensor]) -> None:

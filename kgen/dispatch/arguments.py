@@ -1,0 +1,102 @@
+"""Arguments as Python gives them, in spec terms: torch tensors, numbers, or bare sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kgen.diagnostics import Collector, choice_hint
+from kgen.dispatch import codes
+from kgen.dispatch.bind import byte_view
+from kgen.dispatch.errors import fault
+from kgen.dispatch.model import Bound, Call, Names, View
+from kgen.dispatch.operators import Operator
+from kgen.manifest import Policy
+
+_DTYPES: Mapping[torch.dtype, str] = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+}
+
+
+def call_of(operator: Operator, arguments: Sequence[Any]) -> Call:
+    """A call from its positional arguments. Raises KgenError (K510, K513)."""
+    values = dict(zip((*operator.tensors, *operator.scalars, *operator.keywords), arguments, strict=True))
+    return Call(
+        tensors={name: _tensor(operator, name, values[name]) for name in operator.tensors},
+        scalars={name: _scalar(operator, name, values[name]) for name in operator.scalars},
+        keywords={name: values[name] for name in operator.keywords if name != "policy"},
+        policy=values.get("policy"),
+    )
+
+
+def check_types(operator: Operator, arguments: Sequence[Any]) -> None:
+    """Refuse what is no tensor where one belongs. Raises KgenError (K510)."""
+    for name, value in zip(operator.tensors, arguments, strict=False):
+        if not isinstance(value, torch.Tensor) and not (value is None and name in operator.optional):
+            raise fault("K510", f"{operator.name}: {name} must be a tensor, found {type(value).__name__}")
+
+
+def shapes_of(operator: Operator, arguments: Sequence[Any]) -> Mapping[str, tuple[int, ...]]:
+    """The shapes of the tensors of a call that are there."""
+    pairs = zip(operator.tensors, arguments, strict=False)
+    return {name: tuple(tensor.shape) for name, tensor in pairs if tensor is not None}
+
+
+def bound_sizes(policy: Policy, sizes: Names) -> Bound:
+    """A call given by sizes alone: parameters, the facts its axes would define, int scalars, and
+    `policy`. A free parameter among them is one the caller insists on.
+
+    Raises KgenError (K516) for names the operator does not have.
+    """
+    derived = {name for name, _ in policy.facts}
+    facts = [w.name for w in policy.words if w.kind in ("fact", "int") and w.name not in derived]
+    known = [*dict.fromkeys([*(rule.name for rule in policy.params), *facts]), "policy"]
+    found = Collector()
+    for name in sizes:
+        if name not in known:
+            found.add("K516", f"{policy.op} has no parameter or size '{name}'", hint=choice_hint(name, known))
+    found.check()
+    free = codes.free_params(policy)
+    return Bound(
+        names={name: value for name, value in sizes.items() if name not in (*free, "policy")},
+        requested={name: value for name, value in sizes.items() if name in free},
+        strides={},
+        scalars={},
+        absent=frozenset(),
+        device="cpu",
+        policy=str(sizes["policy"]) if "policy" in sizes else None,
+    )
+
+
+def view(tensor: torch.Tensor) -> View:
+    """What binding sees of a tensor."""
+    if tensor.layout != torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise fault("K513", f"a tensor is {kind}; kernels read strided ones")
+    dtype = _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+    return View(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(tensor.device))
+
+
+def _tensor(operator: Operator, name: str, tensor: Any) -> View | None:
+    if tensor is None:
+        return None
+    if not isinstance(tensor, torch.Tensor):
+        raise fault("K510", f"{operator.name}: {name} must be a tensor, found {type(tensor).__name__}")
+    found = view(tensor)
+    return byte_view(name, found, tensor.element_size()) if name in operator.bytes else found
+
+
+def _scalar(operator: Operator, name: str, value: Any) -> int | float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    with contextlib.suppress(TypeError):
+        return int(value.__index__()) if hasattr(value, "__index__") else float(value)
+    raise fault("K510", f"{operator.name}: {name} must be a number, found {type(value).__name__}")
