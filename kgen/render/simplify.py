@@ -71,8 +71,8 @@ class _Simplifier:
                 return self._floor_divide(expr, linear(left), divisor)
             case Binary(op="%", left=left, right=Int(value=divisor)) if divisor > 0:
                 return self._modulo(linear(left), divisor)
-            case Compare(ops=(op,), operands=(left, right)) if self._is_int(left) and self._is_int(right):
-                return self._compare(expr, op, left, right)
+            case Compare() if all(self._is_int(operand) for operand in expr.operands):
+                return self._compare(expr)
             case If():
                 return _conditional(expr)
             case Call(function="min" | "max") if self._is_int(expr):
@@ -140,17 +140,30 @@ class _Simplifier:
         low, high = range_of(expr, self._bounds)
         return low >= 0 and high < limit
 
-    def _compare(self, expr: Expr, op: str, left: Expr, right: Expr) -> Expr:
+    def _compare(self, expr: Compare) -> Expr:
+        """False where one link is; links at the ends of a chain that hold for certain are dropped."""
+        ops, operands = list(expr.ops), list(expr.operands)
+        links = [self._link(op, *operands[i : i + 2]) for i, op in enumerate(ops)]
+        if False in links:
+            return Bool(False)
+        while links and links[-1] is True:
+            links.pop(), ops.pop(), operands.pop()
+        while links and links[0] is True:
+            links.pop(0), ops.pop(0), operands.pop(0)
+        return Compare(tuple(ops), tuple(operands)) if links else Bool(True)
+
+    def _link(self, op: str, left: Expr, right: Expr) -> bool | None:
+        """What one comparison is proved to be."""
         if left == right:
-            return Bool(op in ("==", "<=", ">="))
+            return op in ("==", "<=", ">=")
         low, high = range_of(left, self._bounds)
         least, most = range_of(right, self._bounds)
         apart = high < least or low > most
         always = {"<": high < least, "<=": high <= least, ">": low > most, ">=": low >= most, "!=": apart}
         never = {"<": low >= most, "<=": low > most, ">": high <= least, ">=": high < least, "==": apart}
         if always.get(op):
-            return Bool(True)
-        return Bool(False) if never.get(op) else expr
+            return True
+        return False if never.get(op) else None
 
     def _extreme(self, expr: Call) -> Expr:
         args: list[Expr] = []

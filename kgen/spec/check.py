@@ -233,7 +233,7 @@ class _Checker:
         if join(left, right) is None:
             message = f"cannot compare {article(left)} with {article(right)}"
             self._found.add("K208", message, pair[1].span)
-        elif left.word and right.word and left != right:
+        elif left.word and right.word and (left.kind, right.kind) != ("text", "text"):
             if left.kind == "text":
                 self._check_words(pair[0], checked[0], right)
             else:

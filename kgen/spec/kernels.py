@@ -40,20 +40,20 @@ def _is_template(root: Path, path: str) -> bool:
 
 def read_grids(top: Fields, scope: Scope, call: Scope, found: Collector) -> dict[str, GridSpec]:
     """Launches by name, in order: a group (`gpu`), or a group and a kernel's suffix
-    (`gpu_combine`). Sizes speak of parameters, shapes and facts; `when` of parameters alone."""
+    (`gpu_combine`). The grid speaks of parameters, shapes and facts; `block` and `when` of
+    parameters alone."""
     grids = {}
     for entry in top.entries("grid"):
         _check_grid_name(entry, found)
         fields = Fields(entry.value, "a grid", found, required=_SIZES, optional=("when",), at=entry.key.span)
-        sizes = [size for key in _SIZES if (size := fields.expr(key)) is not None]
+        sizes = {key: size for key in _SIZES if (size := fields.expr(key)) is not None}
         when = fields.expr("when")
-        for size in sizes:
-            check_expr(size, call, found, INT)
+        for key, size in sizes.items():
+            check_expr(size, scope if key == "block" else call, found, INT)
         if when is not None:
             check_expr(when, scope, found, BOOL)
         if len(sizes) == len(_SIZES):
-            x, y, z, block = sizes
-            grids[entry.key.text] = GridSpec(entry.key.text, x, y, z, block, when)
+            grids[entry.key.text] = GridSpec(entry.key.text, **sizes, when=when)
     return grids
 
 
