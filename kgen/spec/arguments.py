@@ -18,7 +18,9 @@ _TENSOR_KEYS = ("axes", "access", "optional", "workspace")
 
 
 def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -> ArgumentSpec:
-    """A scalar `{scalar: int}`, a KV cache `{dtype: d, cache: k}` or a tensor with `axes`."""
+    """A scalar `{scalar: int}`, a KV cache `{dtype: d, cache: k}` or a tensor with `axes`.
+
+    The kind of one that could not be read is empty."""
     check_name(entry.key, "an argument", found)
     keys = {item.key.text for item in entry.value.entries} if isinstance(entry.value, MapNode) else set()
     if "scalar" in keys:
@@ -31,7 +33,7 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
     fields = Fields(entry.value, what, found, required=required, optional=optional, at=entry.key.span)
     return ArgumentSpec(
         name=entry.key.text,
-        kind=kind,
+        kind=kind if fields.ok else "",
         span=entry.key.span,
         dtype=_dtype(fields, params),
         axes=_axes(fields),
@@ -45,7 +47,7 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
 def _dtype(fields: Fields, params: Mapping[str, Param]) -> str:
     text = fields.text("dtype")
     holders = [name for name, param in params.items() if param.type == "dtype"]
-    if text and text not in DTYPES and text not in holders:
+    if text and params and text not in DTYPES and text not in holders:
         what = f"the parameter '{text}' holds no dtype" if text in params else f"unknown dtype '{text[:40]}'"
         fields.found.add("K204", what, fields.where("dtype"), choice_hint(text, [*holders, *DTYPES]))
     return text

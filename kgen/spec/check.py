@@ -57,6 +57,8 @@ class Symbol:
 
 
 Scope = Mapping[str, Symbol]
+OPEN = "*"
+"""A scope with this name lacks names that could not be read: what it does not know is not told."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,9 @@ class _Checker:
         if symbol is not None:
             self.tainted = self.tainted or symbol.type == BAD
             return Checked(symbol.type, symbol.value)
+        if OPEN in self._scope:
+            self.tainted = True
+            return _BAD
         hint = choice_hint(expr.name, list(self._scope)) if self._scope else "only constants can be used here"
         if expr.name in SIGNATURES:
             hint = f"'{expr.name}' is a function; call it as {expr.name}(...)"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from kgen.diagnostics import Collector, Span, nearest
 from kgen.spec.arguments import axis_facts
-from kgen.spec.check import Scope, Symbol
+from kgen.spec.check import OPEN, Scope, Symbol
 from kgen.spec.model import ArgumentSpec, FactSpec
-from kgen.spec.types import INT, Type, article
+from kgen.spec.types import BAD, INT, Type, article
 from kgen.syntax.ast import Name, walk
 
 
@@ -29,6 +29,7 @@ def call_scope(
     """What is known when an operator is called: beside `scope` also scalars, shapes and facts."""
     call = dict(scope)
     call.update({a.name: Symbol(Type(a.kind), "argument") for a in arguments if a.kind in ("int", "float")})
+    call.update({a.name: Symbol(BAD, "argument") for a in arguments if not a.kind})
     derived = {fact.name for fact in facts}
     for name, place in axis_facts(arguments, [*call, *derived]).items():
         if place is not None:
@@ -44,7 +45,7 @@ def _check_misspelt(
     """A shape that only one axis names, two letters from a parameter's name, is a slip."""
     sizes = [axis.size for argument in arguments for axis in argument.axes]
     uses = sum(isinstance(node, Name) and node.name == name for size in sizes for node in walk(size))
-    close = nearest(name, [known for known in scope if known != "target"])
+    close = nearest(name, [known for known in scope if known not in ("target", OPEN)])
     if uses == 1 and close is not None and distance(name, close) <= 2:
         hint = f"did you mean '{close}'? (a new shape needs a name that is not so close)"
         found.add("K205", f"unknown name '{name}'", place.span, hint)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from kgen.diagnostics import Collector
+from kgen.diagnostics import Collector, nearest
 from kgen.layout import Layout
 from kgen.spec.arguments import read_argument
-from kgen.spec.check import Scope, Symbol, check_expr
+from kgen.spec.check import OPEN, Scope, Symbol, check_expr
 from kgen.spec.feasible import check_can_hold
 from kgen.spec.kernels import read_grids, read_templates
 from kgen.spec.model import ArgumentSpec, FactSpec, Let, OpSpec, Param, Require
@@ -22,10 +22,12 @@ from kgen.spec.testrows import read_tests
 from kgen.spec.types import BAD, BOOL, INT, Type
 from kgen.spec.variants import read_variant
 from kgen.syntax.ast import Expr
-from kgen.syntax.yaml import Node
+from kgen.syntax.yaml import MapNode, Node
 
 _REQUIRED = ("op", "doc", "templates", "params", "arguments")
+_DEFINING = ("params", "let", "arguments", "facts")
 _OPTIONAL = ("variants", "let", "require", "facts", "guards", "select", "grid", "tests")
+_TARGET_HINT = 'add arch: {type: target, tag: "{}"}'
 
 D = TypeVar("D", Let, FactSpec)
 
@@ -64,8 +66,11 @@ class _OpReader:
         arguments = tuple(read_argument(entry, params, found) for entry in top.entries("arguments"))
         facts = self._definitions("facts", "a fact", FactSpec)
         self._check_names(params, lets, arguments, facts)
+        self._check_target(params)
 
         scope = _param_scope(params, choices)
+        if _lost_names(top):
+            scope[OPEN] = Symbol(BAD, "unknown")
         lets = self._check_lets(lets, scope)
         check_defaults(list(params.values()), scope, found)
         call = call_scope(scope, arguments, facts, found)
@@ -120,6 +125,17 @@ class _OpReader:
         named += [(fact.name, "fact", fact.span) for fact in facts]
         check_unique(named, self._found)
 
+    def _check_target(self, params: Mapping[str, Param]) -> None:
+        """A variant is for one target, so one parameter holds it."""
+        holders = [param for param in params.values() if param.type == "target"]
+        readable = isinstance(self._top.node("params"), MapNode) and all(p.type for p in params.values())
+        if readable and not holders:
+            message = "an operator needs a parameter of type target"
+            self._found.add("K202", message, self._top.keys["params"].span, _TARGET_HINT)
+        for extra in holders[1:]:
+            message = f"'{holders[0].name}' already holds the target"
+            self._found.add("K215", message, extra.span)
+
     def _check_lets(self, lets: Sequence[Let], scope: dict[str, Symbol]) -> tuple[Let, ...]:
         ordered = in_order(lets, "derived value", self._found)
         circular = [let.name for let in lets if let not in ordered]
@@ -157,6 +173,15 @@ class _OpReader:
             elif checked.type != BAD and self._growth.check(check, self._found):
                 result.append(Require(check, because, check.span))
         return tuple(result)
+
+
+def _lost_names(top: Fields) -> bool:
+    """Whether a section that defines names is there but was not read, so that names it defines
+    would seem unknown: it is no mapping, or its key is misspelt."""
+    unread = [key for key in _DEFINING if key in top and not isinstance(top.node(key), MapNode)]
+    absent = [key for key in _DEFINING if key not in top]
+    misspelt = [key for key in top.unknown if nearest(key, [*_REQUIRED, *_OPTIONAL]) in absent]
+    return bool(unread or misspelt or "params" in absent)
 
 
 def _param_scope(params: Mapping[str, Param], choices: Choices) -> dict[str, Symbol]:

@@ -96,6 +96,7 @@ class Fields:
         self.span = at or node.span
         self._values: dict[str, Node] = {}
         self.keys: dict[str, ScalarNode] = {}
+        self.unknown: list[str] = []
         self.ok = isinstance(node, MapNode)
         if isinstance(node, MapNode):
             self._read(node, [*required, *optional])
@@ -112,6 +113,7 @@ class Fields:
             if key in known:
                 self._values[key], self.keys[key] = entry.value, entry.key
             else:
+                self.unknown.append(key)
                 hint = choice_hint(key, list(known))
                 self.found.add("K201", f"{self.what} has no key '{key[:40]}'", entry.key.span, hint)
 

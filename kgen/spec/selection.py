@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from kgen.diagnostics import Collector, choice_hint
-from kgen.spec.check import Scope, check_expr
+from kgen.spec.check import OPEN, Scope, check_expr
 from kgen.spec.model import Param, SelectSpec
 from kgen.spec.reader import Fields, check_name, expression
 from kgen.syntax.ast import Bool, Expr
@@ -21,7 +21,7 @@ def read_select(
 ) -> SelectSpec | None:
     """One rule: either `want`, or `policies` by name with a `default`."""
     name = entry.key.text
-    if name not in params:
+    if name not in params and OPEN not in scope:
         found.add("K205", f"unknown parameter '{name}'", entry.key.span, choice_hint(name, list(params)))
     fields = Fields(
         entry.value,

@@ -3,12 +3,13 @@
 #pragma once
 
 #if defined(__CUDACC__)
-#define KGEN_ARITH __host__ __device__ inline constexpr
+#define KGEN_MATH __host__ __device__ inline
 #elif defined(__HIP__)
-#define KGEN_ARITH __attribute__((host, device)) inline constexpr
+#define KGEN_MATH __attribute__((host, device)) inline
 #else
-#define KGEN_ARITH inline constexpr
+#define KGEN_MATH inline
 #endif
+#define KGEN_ARITH KGEN_MATH constexpr
 
 #if defined(__CUDACC_RTC__) || defined(__HIP__)
 using int64_t = long;
@@ -54,13 +55,13 @@ KGEN_ARITH A abs(A a) {
   return a < 0 ? -a : a;
 }
 
-KGEN_ARITH int64_t floor_int(double a) { return static_cast<int64_t>(__builtin_floor(a)); }
-KGEN_ARITH int64_t ceil_int(double a) { return static_cast<int64_t>(__builtin_ceil(a)); }
-KGEN_ARITH double sqrt(double a) { return __builtin_sqrt(a); }
-KGEN_ARITH double exp(double a) { return __builtin_exp(a); }
-KGEN_ARITH double exp2(double a) { return __builtin_exp2(a); }
-KGEN_ARITH double log(double a) { return __builtin_log(a); }
-KGEN_ARITH double log2(double a) { return __builtin_log2(a); }
-KGEN_ARITH double tanh(double a) { return __builtin_tanh(a); }
+KGEN_MATH int64_t floor_int(double a) { return static_cast<int64_t>(__builtin_floor(a)); }
+KGEN_MATH int64_t ceil_int(double a) { return static_cast<int64_t>(__builtin_ceil(a)); }
+KGEN_MATH double sqrt(double a) { return __builtin_sqrt(a); }
+KGEN_MATH double exp(double a) { return __builtin_exp(a); }
+KGEN_MATH double exp2(double a) { return __builtin_exp2(a); }
+KGEN_MATH double log(double a) { return __builtin_log(a); }
+KGEN_MATH double log2(double a) { return __builtin_log2(a); }
+KGEN_MATH double tanh(double a) { return __builtin_tanh(a); }
 
-} // namespace kgen
+}  // namespace kgen
