@@ -109,11 +109,11 @@ def test_long_rows_among_short_ones(partition_size):
         [pages.roll(row).repeat(-(-width // 64))[:width] for row in range(len(lens))]
     )
     batch.seq_lens = torch.tensor(lens, dtype=torch.int32)
-    batch.q = torch.randn(len(lens), 2, HEAD_DIM)
+    batch.q = torch.randn(len(lens), 2, HEAD_DIM, generator=torch.Generator().manual_seed(1))
     out, lse = batch.run(return_lse=True, partition_size=partition_size, max_seq_len=max(lens))
     expected, expected_lse = batch.expected()
-    close(out, expected)
-    close(lse, expected_lse)
+    close(out, expected, 2e-5)
+    close(lse, expected_lse, 2e-5)
 
 
 def test_strides_are_honoured():

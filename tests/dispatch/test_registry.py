@@ -1,6 +1,8 @@
 """Libraries: which are used, which are passed over and why, and what happens to damaged files."""
 
 import logging
+import os
+import threading
 from dataclasses import replace
 
 import pytest
@@ -39,6 +41,17 @@ def test_libraries_of_the_environment_and_of_the_cache_add_up(compiler, folder, 
     write_library(folder, [one], monkeypatch)
     dispatcher.registry.add([third])
     assert names(dispatcher) == sorted(k.entry.name for k in (one, other, third))
+
+
+def test_the_first_library_named_has_the_last_word(compiler, folder, tmp_path, monkeypatch):
+    dispatcher = toy_dispatcher(compiler)
+    kernel = compiler.make()
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for place in folders:
+        place.mkdir()
+        write_library(place, [with_entry(kernel, symbol=place.name)])
+    monkeypatch.setenv("KGEN_LIBRARY", os.pathsep.join(map(str, folders)))
+    assert [k.entry.symbol for k in dispatcher.registry.kernels("toy", {})] == ["first"]
 
 
 def test_a_variable_set_later_counts_and_one_that_is_unset_too(compiler, folder, monkeypatch):
@@ -97,6 +110,7 @@ def test_a_kernel_is_loaded_once_and_only_when_called(compiler, folder, monkeypa
 def damage(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
+    path.unlink()  # what is loaded stays whole
     path.write_bytes(data)  # as long as before
 
 
@@ -136,6 +150,18 @@ def test_what_is_missing_is_built_on_demand_once(compiler):
     for rows in (1, 2, 1):
         assert words_of(call, arguments(rows=rows))["num_rows"] == rows
     assert [(p["reuse"], p["partition_size"], p["arch"]) for p in compiler.built] == [(4, 0, "toy")]
+
+
+def test_threads_that_miss_at_once_build_once(compiler):
+    call = toy_dispatcher(compiler).caller(OPERATOR)
+    seen = []
+    workers = [threading.Thread(target=lambda: seen.append(words_of(call, arguments()))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [one["num_rows"] for one in seen] == [3] * 4
+    assert len(compiler.built) == 1
 
 
 def test_what_another_process_built_meanwhile_is_not_built_again(compiler, empty_cache):
