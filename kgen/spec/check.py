@@ -7,13 +7,12 @@ domain of a function is reported at its token before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from kgen.diagnostics import Collector, Span, choice_hint, nearest
-from kgen.manifest import Code, Scalar
-from kgen.semantics import DTYPES, EvaluationError, evaluate
+from kgen.diagnostics import Collector, Span, choice_hint
+from kgen.semantics import DTYPES, EvaluationError
+from kgen.spec.scope import OPEN, Checked, Scope, fold, hint_for
 from kgen.spec.types import (
     BAD,
     BOOL,
@@ -42,32 +41,7 @@ from kgen.syntax.ast import (
     Name,
     Str,
     Unary,
-    literal,
-    to_code,
 )
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """What a name stands for. `what` is its role in a sentence; `value` is known for constants."""
-
-    type: Type
-    what: str
-    value: Scalar | None = None
-
-
-Scope = Mapping[str, Symbol]
-OPEN = "*"
-"""A scope with this name lacks names that could not be read: what it does not know is not told."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """The type of an expression, and its value where that does not depend on any name."""
-
-    type: Type
-    value: Scalar | None = None
-
 
 _BAD = Checked(BAD)
 
@@ -161,20 +135,9 @@ class _Checker:
         if OPEN in self._scope:
             self.tainted = True
             return _BAD
-        hint = choice_hint(expr.name, list(self._scope)) if self._scope else "only constants can be used here"
-        if expr.name in SIGNATURES:
-            hint = f"'{expr.name}' is a function; call it as {expr.name}(...)"
-        elif expr.name.lower() in ("true", "false"):
-            hint = f"write '{expr.name.lower()}'"
-        elif self._is_word(expr.name) and nearest(expr.name, self._scope) is None:
-            hint = f"write the word in quotes: '{expr.name}'"
+        hint = hint_for(expr.name, self._scope)
         self._found.add("K205", f"unknown name '{expr.name}'", expr.span, hint)
         return _BAD
-
-    def _is_word(self, name: str) -> bool:
-        if name in DTYPES:
-            return True
-        return any(name in (symbol.type.choices or ()) for symbol in self._scope.values())
 
     def _attribute(self, expr: Attr) -> Checked:
         base = self._name(expr.base)
@@ -183,7 +146,8 @@ class _Checker:
         fields = RECORDS.get(base.type.kind)
         if fields is None:
             records = " and ".join(f"a {kind}" for kind in RECORDS)
-            message = f"'{expr.base.name}' is {article(base.type)} and has no fields"
+            what = self._scope[expr.base.name].what
+            message = f"the {what} '{expr.base.name}' is {article(base.type)} and has no fields"
             self._found.add("K205", message, expr.name_span, f"only {records} have fields")
             return _BAD
         if expr.name not in fields:
@@ -317,11 +281,11 @@ class _Checker:
 
     def _fold(self, expr: Expr, result: Type, operands: Sequence[Checked]) -> Checked:
         """The value of `expr` where every operand has one; a fault of arithmetic is reported."""
-        values = [operand.value for operand in operands]
-        if any(value is None for value in values) or any(operand.type == BAD for operand in operands):
+        values = [operand.value for operand in operands if operand.value is not None]
+        if len(values) < len(operands) or any(operand.type == BAD for operand in operands):
             return Checked(result)
         try:
-            value = evaluate(_over_constants(expr, values), {})
+            value = fold(expr, values)
         except EvaluationError as error:
             first = error.diagnostics[0]
             return self._fault(first.code, first.message, expr.span, result)
@@ -338,21 +302,6 @@ class _Checker:
         self._dead += dead
         yield
         self._dead -= dead
-
-
-def _over_constants(expr: Expr, values: Sequence[Scalar | None]) -> Code:
-    """The code of `expr` with its operands replaced by their values."""
-    parts = [to_code(literal(value)) for value in values if value is not None]
-    match expr:
-        case Unary() | Binary():
-            return [expr.op, *parts]
-        case Compare():
-            return ["compare", list(expr.ops), parts]
-        case In():
-            return ["in", parts[0], parts[1:]]
-        case Call():
-            return ["call", expr.function, *parts]
-    raise TypeError(f"cannot fold {type(expr).__name__}")
 
 
 def _kind(wanted: Type) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from kgen.diagnostics import Collector, choice_hint, nearest
-from kgen.spec.check import Scope, check_expr
+from kgen.spec.check import check_expr
 from kgen.spec.model import GridSpec
 from kgen.spec.reader import Fields, check_name
+from kgen.spec.scope import Scope
 from kgen.spec.types import BOOL, INT
 from kgen.syntax.yaml import Entry
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from kgen.diagnostics import Collector, Span, nearest
 from kgen.spec.arguments import axis_facts
-from kgen.spec.check import OPEN, Scope, Symbol
 from kgen.spec.model import ArgumentSpec, FactSpec
+from kgen.spec.scope import OPEN, Scope, Symbol
 from kgen.spec.types import BAD, INT, Type, article
 from kgen.syntax.ast import Name, walk
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from kgen.diagnostics import Collector, nearest
 from kgen.layout import Layout
 from kgen.spec.arguments import read_argument
-from kgen.spec.check import OPEN, Scope, Symbol, check_expr
+from kgen.spec.check import check_expr
 from kgen.spec.feasible import check_can_hold
 from kgen.spec.kernels import read_grids, read_templates
 from kgen.spec.model import ArgumentSpec, FactSpec, Let, OpSpec, Param, Require
@@ -17,6 +17,7 @@ from kgen.spec.names import call_scope, check_unique
 from kgen.spec.order import Growth, in_order
 from kgen.spec.params import Choices, check_defaults, param_type, read_param, type_choices
 from kgen.spec.reader import Fields, check_name, expression
+from kgen.spec.scope import OPEN, Scope, Symbol
 from kgen.spec.selection import read_select
 from kgen.spec.testrows import read_tests
 from kgen.spec.types import BAD, BOOL, INT, Type

@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from kgen.diagnostics import Collector, Span, choice_hint
 from kgen.manifest import Scalar
 from kgen.semantics import DTYPES
-from kgen.spec.check import Scope, check_expr
+from kgen.spec.check import check_expr
 from kgen.spec.model import Let, Param
 from kgen.spec.order import in_order
 from kgen.spec.reader import Fields, as_bool, as_int, check_name, describe
+from kgen.spec.scope import Scope
 from kgen.spec.types import BAD, BOOL, Type
 from kgen.syntax.ast import Expr
 from kgen.syntax.yaml import BadNode, Entry, Node, ScalarNode

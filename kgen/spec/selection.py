@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 
 from kgen.diagnostics import Collector, choice_hint
-from kgen.spec.check import OPEN, Scope, check_expr
+from kgen.spec.check import check_expr
 from kgen.spec.model import Param, SelectSpec
 from kgen.spec.reader import Fields, check_name, expression
+from kgen.spec.scope import OPEN, Scope
 from kgen.syntax.ast import Bool, Expr
 from kgen.syntax.yaml import Entry
 

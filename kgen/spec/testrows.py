@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from kgen.diagnostics import Collector
-from kgen.spec.check import Scope, check_expr
+from kgen.spec.check import check_expr
 from kgen.spec.model import TestSpec
 from kgen.spec.names import check_unique
 from kgen.spec.reader import Fields, as_bool, as_float, as_int, describe, expression
+from kgen.spec.scope import Scope
 from kgen.spec.types import BOOL
 from kgen.syntax.yaml import BadNode, ListNode, MapNode, Node
 

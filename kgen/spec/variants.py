@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from kgen.diagnostics import Collector
-from kgen.spec.check import Scope, Symbol, check_expr
+from kgen.spec.check import check_expr
 from kgen.spec.model import VariantSpec
 from kgen.spec.reader import Fields, check_name, describe
+from kgen.spec.scope import Scope, Symbol
 from kgen.spec.types import BAD, BOOL, FLOAT, INT, Type
 from kgen.syntax.yaml import BadNode, Entry, ScalarNode
 

@@ -3,7 +3,8 @@
 import pytest
 
 from kgen.diagnostics import Collector
-from kgen.spec.check import Checked, Symbol, check_expr
+from kgen.spec.check import check_expr
+from kgen.spec.scope import Checked, Symbol
 from kgen.spec.types import BAD, BOOL, FLOAT, INT, Type
 from kgen.syntax.parser import parse_expr
 
