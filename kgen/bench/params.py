@@ -94,9 +94,19 @@ def waste(block_size: int, longest: int) -> float:
 
 
 def workspace_bytes(shape: Shape, partition_size: int) -> int:
-    """Bytes of exp_sums, max_logits and tmp_out, all f32, of a split call."""
-    parts = -(-shape.context // partition_size)
-    return 4 * shape.batch * shape.heads * parts * (2 + shape.head_dim)
+    """Bytes of scratch memory (exp_sums, max_logits and tmp_out) of a call split so."""
+    return ops.workspace_size(
+        "paged_attention",
+        num_seqs=shape.batch,
+        num_heads=shape.heads,
+        num_kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        block_size=shape.block_size,
+        max_seq_len=shape.context,
+        dtype=shape.dtype,
+        layout=shape.layout,
+        partition_size=partition_size,
+    )
 
 
 def _block_rows(options: Mapping[str, Any]) -> tuple[BlockRow, ...]:

@@ -21,8 +21,6 @@ DTYPES: Mapping[str, torch.dtype] = {
     "u8": torch.uint8,
 }
 MAP_NORESERVE = 0x4000  # Linux; Python names it only from 3.13 on
-GUARD = 24
-"""Elements of poison on either side; not a multiple of a vector, so that alignment is not given."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +45,21 @@ HUGE = Garbage("huge", float("-inf"), 2**31 - 1, 0x5A)
 
 @dataclass(frozen=True)
 class Form:
-    """How tensors lie: packed, with gaps behind the axes, or with cache pages so far apart that
-    offsets pass 2^31; `slack` is how much a host bound on lengths exceeds the longest."""
+    """How tensors lie. `guard`: elements of poison on either side; `gap`: how much longer than its
+    last axis a row is (other inner axes are one longer; 0 means packed); `far`: cache pages so far
+    apart that offsets pass 2^31; `slack`: how much a host bound on lengths exceeds the longest."""
 
     name: str
-    gaps: bool = False
+    guard: int = 24
+    gap: int = 0
     far: bool = False
     slack: int = 0
 
 
 PLAIN = Form("plain")
-STRIDED = Form("strided", gaps=True, slack=3)
+STRIDED = Form("strided", gap=8, slack=3)
+LOOSE = Form("loose", guard=25, gap=5, slack=3)
+"""Strided, and nothing aligned to more than an element, which a CPU kernel must bear."""
 FAR = Form("far", far=True)
 
 
@@ -87,14 +89,14 @@ class Placed:
 def place(values: Tensor, form: Form, garbage: Garbage) -> Placed:
     """A copy of `values`, any shape, in storage filled with garbage. The last axis has stride 1."""
     outer = list(values.shape)
-    if form.gaps and len(outer) > 1:
+    if form.gap and len(outer) > 1:
         outer[1:-1] = [extent + 1 for extent in outer[1:-1]]
-        outer[-1] += 8
+        outer[-1] += form.gap
     size = 1
     for extent in outer:
         size *= extent
-    storage = garbage.fill(torch.empty(size + 2 * GUARD, dtype=values.dtype))
-    tensor = storage[GUARD : GUARD + size].view(outer)
+    storage = garbage.fill(torch.empty(size + 2 * form.guard, dtype=values.dtype))
+    tensor = storage[form.guard : form.guard + size].view(outer)
     for axis, extent in enumerate(values.shape):
         tensor = tensor.narrow(axis, 0, extent)
     tensor.copy_(values)
@@ -109,7 +111,7 @@ def place_cache(values: Tensor, form: Form, garbage: Garbage) -> Placed:
     if not form.far:
         return place(values, form, garbage)
     step = (2**31 + 2**21) // max(values.shape[0] - 1, 1)
-    room = (step * values.shape[0] + GUARD) * values.element_size()
+    room = (step * values.shape[0] + form.guard) * values.element_size()
     region = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     storage = torch.frombuffer(region, dtype=torch.uint8).view(values.dtype)
     tensor = storage.as_strided(values.shape, (step, *values.contiguous().stride()[1:]))

@@ -1,10 +1,21 @@
 import pytest
 import torch
 
-from kgen.testing.memory import FAR, GUARD, HUGE, NAN, PLAIN, STRIDED, place, place_cache, place_output, same_bits
+from kgen.testing.memory import (
+    FAR,
+    HUGE,
+    LOOSE,
+    NAN,
+    PLAIN,
+    STRIDED,
+    place,
+    place_cache,
+    place_output,
+    same_bits,
+)
 
 
-@pytest.mark.parametrize("form", [PLAIN, STRIDED], ids=lambda form: form.name)
+@pytest.mark.parametrize("form", [PLAIN, STRIDED, LOOSE], ids=lambda form: form.name)
 @pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 3, 8), (0, 4), (2, 3, 4, 5)])
 def test_values_survive(form, shape):
     values = torch.randn(shape)
@@ -20,18 +31,24 @@ def test_strided_has_gaps_in_every_axis_but_the_last():
     assert tensor.stride() == (4 * 16, 16, 1)
 
 
-@pytest.mark.parametrize("form", [PLAIN, STRIDED], ids=lambda form: form.name)
+def test_loose_is_aligned_to_nothing():
+    tensor = place(torch.zeros(2, 3, 8), LOOSE, NAN).tensor
+    assert tensor.data_ptr() % 8 == 4
+    assert tensor.stride() == (4 * 13, 13, 1)
+
+
+@pytest.mark.parametrize("form", [PLAIN, STRIDED, LOOSE], ids=lambda form: form.name)
 def test_a_write_outside_is_found(form):
     placed = place(torch.zeros(2, 3, 8), form, NAN)
     placed.tensor[1, 2, 3] = 7.0
     assert placed.changed() and not placed.spilled()
-    placed.storage[GUARD - 1] = 0.0
+    placed.storage[form.guard - 1] = 0.0
     assert placed.spilled()
 
 
 def test_a_write_between_rows_is_found():
     placed = place(torch.zeros(2, 3, 8), STRIDED, HUGE)
-    placed.tensor.as_strided((1,), (1,), GUARD + 8).fill_(1.0)
+    placed.tensor.as_strided((1,), (1,), STRIDED.guard + 8).fill_(1.0)
     assert placed.spilled()
 
 
