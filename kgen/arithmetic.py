@@ -85,7 +85,7 @@ def _floor_divide(a: Any, b: Any) -> int:
 def _modulo(a: Any, b: Any) -> int:
     if integer(b) == 0:
         raise Fault("K209", "division by zero")
-    return integer(a) % b
+    return integer(a) % integer(b)
 
 
 def _comparison(apply: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
