@@ -24,7 +24,7 @@ RUN = ("metadata", "dispatch", "runtime")
 ACROSS = ("api", "ops", "reference", "testing", "bench", "tune", "integrations")
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
-    "__init__": (),
+    "__init__": ("ops",),
     "diagnostics": (),
     "env": ("diagnostics",),
     "paths": ("env", "diagnostics"),

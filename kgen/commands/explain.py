@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from kgen.commands.common import add_arch, add_build, add_json, diagnostic_json, print_json
 from kgen.commands.list import print_rejected, rejected_json
-from kgen.diagnostics import Collector, Diagnostic, KgenError, choice_hint
+from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
 if TYPE_CHECKING:
-    from kgen.dispatch.model import Bound, Choice, Selection
-    from kgen.manifest import Policy, Scalar
+    from kgen.dispatch.model import Choice, Selection
+    from kgen.manifest import Scalar
     from kgen.spec.catalog import Catalog
     from kgen.spec.model import OpSpec
     from kgen.variants.explain import Explanation
@@ -67,10 +67,7 @@ def _run_call(args: argparse.Namespace) -> int:
 
     words = [word for word in args.sizes if word != "--json"]
     args.json = args.json or len(words) < len(args.sizes)
-    given = pairs(words)
-    policy = dispatcher().policy(args.op)
-    bound = bound_call(policy, given)
-    selection = dispatcher().choose(policy, bound)
+    selection = dispatcher().explain(args.op, pairs(words))
     refused = None if selection.kernel else dispatcher().compiler.reject(args.op, selection.params)
     if args.json:
         print_json(_selection_json(selection, refused))
@@ -109,36 +106,6 @@ def _value(text: str) -> Scalar:
     return {"true": True, "false": False}.get(text, text)
 
 
-def bound_call(policy: Policy, given: Mapping[str, Scalar]) -> Bound:
-    """A call as dispatch sees one after binding its arguments, made from names alone.
-
-    Raises KgenError for names the operator does not have.
-    """
-    from kgen.dispatch.model import Bound
-    from kgen.manifest import HEADER
-
-    derived = {name for name, _ in policy.facts}
-    params = [rule.name for rule in policy.params]
-    words = [w.name for w in policy.words if w.kind in ("fact", "int") and w.name not in derived]
-    facts = [name for name in words if name not in HEADER]
-    known = [*params, *(f for f in facts if f not in params), "policy"]
-    found = Collector()
-    for name in given:
-        if name not in known:
-            found.add("K516", f"{policy.op} has no parameter or size '{name}'", hint=choice_hint(name, known))
-    found.check()
-    free = {rule.param for rule in policy.select}
-    return Bound(
-        names={n: v for n, v in given.items() if n not in free and n != "policy"},
-        requested={n: v for n, v in given.items() if n in free},
-        strides={},
-        scalars={},
-        absent=frozenset(),
-        device="cpu",
-        policy=str(given["policy"]) if "policy" in given else None,
-    )
-
-
 def _selection_json(selection: Selection, refused: Diagnostic | None) -> Mapping[str, Any]:
     return {
         "op": selection.op,
@@ -149,6 +116,7 @@ def _selection_json(selection: Selection, refused: Diagnostic | None) -> Mapping
         "choices": [dataclasses.asdict(choice) for choice in selection.choices],
         "facts": {n: v for n, v in selection.names.items() if n not in selection.params},
         "candidates": list(selection.candidates),
+        "passed_over": [dataclasses.asdict(skip) for skip in selection.skipped],
     }
 
 
@@ -168,6 +136,8 @@ def _print_selection(selection: Selection, refused: Diagnostic | None) -> None:
         print(f"  {len(selection.candidates)} built variants have the fixed parameters:")
         for name in selection.candidates:
             print(f"    {name}")
+    for skip in selection.skipped:
+        print(f"  passed over {skip.name}: {skip.reason}")
 
 
 def _not_built(op: str, refused: Diagnostic | None) -> str:

@@ -14,7 +14,7 @@ from kgen.dispatch.bind import byte_view
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Bound, Call, Names, View
 from kgen.dispatch.operators import Operator
-from kgen.manifest import Policy
+from kgen.manifest import HEADER, Policy
 
 _DTYPES: Mapping[torch.dtype, str] = {
     torch.float32: "f32",
@@ -56,8 +56,8 @@ def bound_sizes(policy: Policy, sizes: Names) -> Bound:
 
     Raises KgenError (K516) for names the operator does not have.
     """
-    derived = {name for name, _ in policy.facts}
-    facts = [w.name for w in policy.words if w.kind in ("fact", "int") and w.name not in derived]
+    unknowable = {*HEADER, *(name for name, _ in policy.facts)}
+    facts = [w.name for w in policy.words if w.kind in ("fact", "int") and w.name not in unknowable]
     known = [*dict.fromkeys([*(rule.name for rule in policy.params), *facts]), "policy"]
     found = Collector()
     for name in sizes:

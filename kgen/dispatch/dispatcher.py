@@ -103,8 +103,9 @@ class Dispatcher:
         signature = self.signature(operator)
         ready = launch.ready_plan(self.plan(operator, *arguments))
         split = len(operator.tensors)
-        tensors, scalars = arguments[:split], arguments[split : split + len(operator.scalars)]
-        launch.run_plan(ready, signature, self.services(operator), tensors, scalars)
+        pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in arguments[:split])
+        scalars = arguments[split : split + len(operator.scalars)]
+        launch.run_plan(ready, signature, self.services(operator), pointers, scalars)
 
     def plan(self, operator: Operator, *arguments: Any) -> Plan:
         """The plan of a call. Raises KgenError where nothing can run it."""
@@ -191,11 +192,15 @@ class Dispatcher:
         assert best is not None  # order is never empty
         return best
 
-    def workspace_size(self, op: str, sizes: Names) -> int:
-        """Bytes of scratch memory a call of these sizes uses (see `arguments.bound_sizes`)."""
+    def explain(self, op: str, sizes: Names) -> Selection:
+        """Which variant serves a call of these sizes, and why (see `arguments.bound_sizes`)."""
         policy = self.policy(op)
         selection = self.choose(policy, bound_sizes(policy, sizes))
-        return workspace_of(policy, selection.names).size
+        return replace(selection, skipped=self.registry.skipped())
+
+    def workspace_size(self, op: str, sizes: Names) -> int:
+        """Bytes of scratch memory a call of these sizes uses (see `arguments.bound_sizes`)."""
+        return workspace_of(self.policy(op), self.explain(op, sizes).names).size
 
     def _kernel(self, policy: Policy, bound: Bound) -> tuple[Selection, Loaded]:
         """Selection and loaded code; builds what is not built, once more where a file is damaged."""

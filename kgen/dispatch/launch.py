@@ -143,11 +143,13 @@ class PlainCaller:
         try:
             key = self._key(tensors, arguments)
             ready = self._plans.get(key)
+            pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
         except (RuntimeError, TypeError):  # wrapped tensors without storage; keywords without a hash
             return False
         if ready is None:
             ready = self._make(key, arguments)
-        self._launch(ready, tensors, arguments[self._tensors : self._keywords])
+        scalars = arguments[self._tensors : self._keywords]
+        run_plan(ready, self._signature, self._services, pointers, scalars)
         return True
 
     def _key(self, tensors: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
@@ -168,9 +170,6 @@ class PlainCaller:
         self._plans[key] = ready = ready_plan(plan)
         return ready
 
-    def _launch(self, ready: _Ready, tensors: tuple[Any, ...], scalars: tuple[Any, ...]) -> None:
-        run_plan(ready, self._signature, self._services, tensors, scalars)
-
 
 def _plain(tensor: object) -> bool:
     return tensor is None or type(tensor) in _TENSOR_TYPES
@@ -186,7 +185,7 @@ def run_plan(
     ready: _Ready,
     signature: Signature,
     services: Services,
-    tensors: tuple[torch.Tensor | None, ...],
+    pointers: tuple[int, ...],
     scalars: tuple[Any, ...],
 ) -> None:
     """Fill in what changes from call to call and run the kernel; raises what it reports."""
@@ -194,9 +193,9 @@ def run_plan(
     if ready.kernel is None:
         return
     words = list(ready.words)
-    for name, tensor in zip(signature.tensors, tensors, strict=True):
-        if tensor is not None and name in plan.pointers:
-            words[plan.pointers[name]] = tensor.data_ptr()
+    for name, pointer in zip(signature.tensors, pointers, strict=True):
+        if name in plan.pointers:
+            words[plan.pointers[name]] = pointer
     for (name, is_float), value in zip(signature.scalars.items(), scalars, strict=True):
         if value is not None and name in plan.scalars:
             words[plan.scalars[name]] = float_bits(float(value)) if is_float else int(value)

@@ -216,6 +216,29 @@ def test_tensor_subclasses_and_dispatch_modes_are_left_to_torch(call):
     assert call(*{**values, "x": parameter}.values()) is True
 
 
+def test_wrapped_tensors_without_memory_are_left_to_torch(call):
+    values = arguments()
+    answers = []
+
+    def inside(x):
+        answers.append(call(*{**values, "x": x}.values()))
+        return x
+
+    torch.vmap(inside)(torch.randn(2, *values["x"].shape))
+    assert answers == [False]
+    assert not values["echo"].any()
+
+
+def test_numbers_that_are_no_ints_are_left_to_torch_or_taken(call):
+    class Index:
+        def __index__(self):
+            return 100
+
+    values = arguments(limit=Index())
+    if call(*values.values()):
+        assert values["echo"][PLACES["limit"]] == 100
+
+
 def test_threads_that_call_at_once(call):
     wrong = []
 

@@ -175,6 +175,19 @@ def test_what_does_not_fit_is_refused(change, message):
     assert out.eq(9).all()
 
 
+@pytest.mark.parametrize("head_dim", [40, 72, 80, 96, 112])
+def test_head_dims_that_are_no_power_of_two(head_dim):
+    draw = torch.Generator().manual_seed(head_dim)
+    q = torch.randn(2, 4, head_dim, generator=draw)
+    k, v = (torch.randn(3, BLOCK, 2, head_dim, generator=draw) for _ in "kv")
+    table, lengths = (
+        torch.tensor([[2, 0], [1, 0]], dtype=torch.int32),
+        torch.tensor([20, 3], dtype=torch.int32),
+    )
+    out = ops.paged_attention(q, k, v, table, lengths, max_seq_len=20)
+    close(out, reference.paged_attention(q, k, v, table, lengths, head_dim**-0.5, BSHD)[0])
+
+
 @pytest.mark.parametrize("head_dim", [100, 264])
 def test_a_head_dim_no_rule_allows_is_refused(head_dim):
     with pytest.raises(KgenError) as caught:
