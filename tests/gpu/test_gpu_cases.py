@@ -9,9 +9,9 @@ from kgen import api, ops
 from kgen.diagnostics import KgenError
 from kgen.testing.memory import HUGE, STRIDED, same_bits
 from kgen.testing.runner import ADAPTERS, cases, compare, expect, materialise
-from kgen.testing.variants import choose
+from kgen.testing.variants import sampled
 
-VARIANTS = choose(api.expand(Path(__file__).with_name("cases.yaml")).accepted, sample=True)
+VARIANTS = sampled(api.expand(Path(__file__).with_name("cases.yaml")).accepted)
 WORKSPACE = 1 << 22
 
 

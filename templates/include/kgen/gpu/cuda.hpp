@@ -3,7 +3,8 @@
 
 #define KGEN_DEVICE __device__ __forceinline__
 #define KGEN_UNROLL _Pragma("unroll")
-#define KGEN_KERNEL(threads) extern "C" __global__ __launch_bounds__(threads)
+#define KGEN_NO_UNROLL _Pragma("unroll 1")
+#define KGEN_KERNEL(threads, blocks) extern "C" __global__ __launch_bounds__(threads, blocks)
 #define KGEN_LDS(name, size)                                 \
   __shared__ alignas(16) unsigned char name##_storage[size]; \
   const kgen::Lds name { name##_storage }

@@ -1,8 +1,10 @@
 // The dialect GPU templates are written in. A kernel speaks only these words, so that one source runs
 // on AMD and Hygon (hip.hpp), on NVIDIA (cuda.hpp) and, checked access by access, on the host CPU (sim/).
 //
-//   KGEN_KERNEL(threads) void name(const Args a)   a kernel, started with `threads` threads a block
-//   KGEN_UNROLL                                    unroll the loop that follows
+//   KGEN_KERNEL(threads, blocks) void name(const Args a)
+//                                                  a kernel of `threads` threads a block, `blocks` of which
+//                                                  should fit a multiprocessor
+//   KGEN_UNROLL, KGEN_NO_UNROLL                    unroll the loop that follows, or leave it a loop
 //   KGEN_LDS(lds, bytes)                           the block's one shared array; carved by lds.array<T>()
 //
 //   Global<T>(pointer, elements)                   memory of the call: load, load<N>, store, store<N>

@@ -100,6 +100,11 @@ KGEN_DEVICE Vec<float, N> scaled(Vec<float, N> values, float factor) {
   return values;
 }
 
+// The value under a mask of all ones, 0 under one of zeros, whatever the value: without a branch.
+KGEN_DEVICE float masked(float value, uint32_t mask) {
+  return bits::cast<float>(bits::cast<uint32_t>(value) & mask);
+}
+
 template <int N>
 KGEN_DEVICE float dot(const Vec<float, N>& a, const Vec<float, N>& b) {
   float sum = 0.0f;

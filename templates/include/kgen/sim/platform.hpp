@@ -3,7 +3,8 @@
 
 #define KGEN_DEVICE inline
 #define KGEN_UNROLL
-#define KGEN_KERNEL(threads) static
+#define KGEN_NO_UNROLL
+#define KGEN_KERNEL(threads, blocks) static
 #define KGEN_LDS(name, bytes) const kgen::Lds name(bytes, kgen::here())
 
 #include "kgen/sim/support.hpp"
