@@ -34,6 +34,8 @@ MAX_SIZE = 10_000
 # How tightly C++ binds; an operand that binds looser than its place needs gets brackets.
 _TERNARY, _OR, _AND, _EQUAL, _LESS, _SUM, _PRODUCT, _UNARY, _ATOM = range(9)
 _BINARY = {"+": _SUM, "-": _SUM, "*": _PRODUCT}
+HELPERS = "kgen::expr::"
+"""What every call of a function of `kgen/arith.hpp` starts with."""
 _HELPERS = {"align": "align_up", "floor": "floor_int", "ceil": "ceil_int"}
 
 
@@ -143,7 +145,7 @@ class _Printer:
             sign = "/" if expr.op == "//" else "%"
             return f"{self.text(expr.left, _PRODUCT)} {sign} {self.text(expr.right, _UNARY)}", _PRODUCT
         helper = "floor_div" if expr.op == "//" else "floor_mod"
-        return f"kgen::{helper}({self.text(expr.left)}, {self.text(expr.right)})", _ATOM
+        return f"{HELPERS}{helper}({self.text(expr.left)}, {self.text(expr.right)})", _ATOM
 
     def _compare(self, expr: Compare) -> tuple[str, int]:
         pairs = zip(expr.ops, expr.operands, expr.operands[1:], strict=False)
@@ -168,12 +170,12 @@ class _Printer:
         if expr.function in ("min", "max"):  # the helpers take two
             text = args[0]
             for arg in args[1:]:
-                text = f"kgen::{expr.function}({text}, {arg})"
+                text = f"{HELPERS}{expr.function}({text}, {arg})"
             return text
         if expr.function == "sizeof":
             message = "sizeof of a dtype that is not known has no form in C++"
             raise KgenError(Diagnostic("K336", message, expr.span))
-        return f"kgen::{_HELPERS.get(expr.function, expr.function)}({', '.join(args)})"
+        return f"{HELPERS}{_HELPERS.get(expr.function, expr.function)}({', '.join(args)})"
 
 
 def _is_narrow(expr: Expr) -> bool:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from kgen import paths
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.render.context import context
+from kgen.render.cpp import HELPERS
 from kgen.render.headers import headers_of
 from kgen.render.launch import launch_of
 from kgen.render.model import Rendered
@@ -26,7 +27,7 @@ def render(variant: Variant) -> Rendered:
     """
     template = _template(variant)
     marked = expand_template(paths.templates_dir(), template, context(variant))
-    head = _head(variant, template)
+    head = _head(variant, template) + _helpers(marked)
     body, origins = strip(marked, first_line=head.count("\n") + 1)
     text = head + body
     return Rendered(
@@ -38,6 +39,11 @@ def render(variant: Variant) -> Rendered:
         launch=launch_of(variant),
         origins=origins,
     )
+
+
+def _helpers(body: str) -> str:
+    """The include that printed expressions need, where one of them calls a helper."""
+    return '\n#include "kgen/arith.hpp"\n' if HELPERS in body else ""
 
 
 def _template(variant: Variant) -> str:

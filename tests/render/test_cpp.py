@@ -41,15 +41,15 @@ PRINTED = {
     "(a if c else b) + 1": "(c ? a : b) + 1",
     "a if b else c if d else e": "b ? a : d ? c : e",
     "(a if b else c) if d else e": "d ? (b ? a : c) : e",
-    "a // b": "kgen::floor_div(a, b)",
-    "-a % 8": "kgen::floor_mod(-a, 8)",
+    "a // b": "kgen::expr::floor_div(a, b)",
+    "-a % 8": "kgen::expr::floor_mod(-a, 8)",
     "(a + b) / 2": "double(a + b) / 2",
-    "min(a, b, 3)": "kgen::min(kgen::min(a, b), 3)",
-    "align(ceil_div(a, 2), 16)": "kgen::align_up(kgen::ceil_div(a, 2), 16)",
+    "min(a, b, 3)": "kgen::expr::min(kgen::expr::min(a, b), 3)",
+    "align(ceil_div(a, 2), 16)": "kgen::expr::align_up(kgen::expr::ceil_div(a, 2), 16)",
     "slope[head] * 0.5": "slope[head] * 0.5",
     "target.wave * 2": "target.wave * 2",
     "100000 * 100000": "int64_t(100000) * 100000",
-    "tanh(s / cap) * cap": "kgen::tanh(double(s) / cap) * cap",
+    "tanh(s / cap) * cap": "kgen::expr::tanh(double(s) / cap) * cap",
 }
 
 
@@ -62,8 +62,8 @@ def test_bounds_prove_that_plain_division_serves():
     bounds = {"t": (0, None), "n": (1, 8)}
     expr = parse_expr("(t + 3) // n * 2 + t % 8")
     assert print_cpp(expr, bounds) == "(t + 3) / n * 2 + t % 8"
-    assert print_cpp(expr, {"t": (0, None), "n": (0, 8)}) == "kgen::floor_div(t + 3, n) * 2 + t % 8"
-    assert print_cpp(parse_expr("(t - 1) % 8"), bounds) == "kgen::floor_mod(t - 1, 8)"
+    assert print_cpp(expr, {"t": (0, None), "n": (0, 8)}) == "kgen::expr::floor_div(t + 3, n) * 2 + t % 8"
+    assert print_cpp(parse_expr("(t - 1) % 8"), bounds) == "kgen::expr::floor_mod(t - 1, 8)"
 
 
 def test_numbers_keep_their_value():
@@ -193,7 +193,7 @@ def test_simplified_cpp_computes_the_same(tmp_path: Path):
 def test_helpers_floor_for_every_sign(tmp_path: Path):
     pairs = [(a, b) for a in (-9, -8, -7, -1, 0, 1, 7, 8, 9) for b in (-4, -3, -1, 1, 3, 4)]
     names = [{"a": a, "b": b} for a, b in pairs]
-    texts = ["kgen::floor_div(a, b)", "kgen::floor_mod(a, b)", "kgen::ceil_div(a, b)"]
+    texts = ["kgen::expr::floor_div(a, b)", "kgen::expr::floor_mod(a, b)", "kgen::expr::ceil_div(a, b)"]
     results = _run([text for text in texts for _ in pairs], names * 3, tmp_path)
     expected = [a // b for a, b in pairs] + [a % b for a, b in pairs] + [-(-a // b) for a, b in pairs]
     assert [int(result) for result in results] == expected

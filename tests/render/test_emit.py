@@ -134,3 +134,16 @@ def test_a_template_sees_the_whole_variant(templates, with_template):
         f"paged_attention cpu_avx2 {with_template.name} False\n"
         f"kgen::bf16 dim 1 {ERRORS['block_id']}\n"
     )
+
+
+def test_a_place_that_may_be_negative_brings_its_helper(attention):
+    from kgen.paths import include_dir
+    from kgen.render.context import context
+    from kgen.render.emit import _helpers
+
+    packed = context(attention(layout="vllm"))
+    assert "kgen::expr::" not in packed["index"]("k_cache", dim="d")
+    text = packed["index"]("k_cache", dim="d - e")
+    assert text.startswith("kgen::expr::floor_div(d - e, 8) * a.k_cache_stride_dim")
+    assert _helpers(text) == '\n#include "kgen/arith.hpp"\n' and (include_dir() / "kgen/arith.hpp").exists()
+    assert _helpers("d / 8") == ""

@@ -1,5 +1,5 @@
-// Integer arithmetic that rounds down, and the functions of kgen's expressions. Rendered
-// sources include it on every target; nothing here needs a standard library.
+// What printed expressions call: integer arithmetic that rounds down, and the functions of the
+// language. A rendered source that calls one includes this by itself.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -11,13 +11,9 @@
 #endif
 #define KGEN_ARITH KGEN_MATH constexpr
 
-#if defined(__CUDACC_RTC__) || defined(__HIP__)
-using int64_t = long;
-#else
 #include <stdint.h>
-#endif
 
-namespace kgen {
+namespace kgen::expr {
 
 // a / b rounded toward minus infinity; b must not be 0.
 KGEN_ARITH int64_t floor_div(int64_t a, int64_t b) {
@@ -64,4 +60,4 @@ KGEN_MATH double log(double a) { return __builtin_log(a); }
 KGEN_MATH double log2(double a) { return __builtin_log2(a); }
 KGEN_MATH double tanh(double a) { return __builtin_tanh(a); }
 
-}  // namespace kgen
+}  // namespace kgen::expr
