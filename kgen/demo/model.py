@@ -3,7 +3,9 @@ seeded random weights of the same shape where that package is absent."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import io
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +67,8 @@ def load(*, random_weights: bool = False) -> Loaded:
     logging.disable_progress_bar()
     start = time.perf_counter()
     path = None if random_weights else model_file()
-    model, tokenizer, origin = _random() if path is None else _real(path)
+    with contextlib.redirect_stderr(io.StringIO()):  # the loader draws a bar of its own
+        model, tokenizer, origin = _random(asked=random_weights) if path is None else _real(path)
     return Loaded(model.eval(), tokenizer, origin, time.perf_counter() - start)
 
 
@@ -78,9 +81,10 @@ def _real(path: Path) -> tuple[Any, Any, str]:
     return model, tokenizer, f"{path.stem} of {PACKAGE} {importlib.metadata.version(PACKAGE)}, as float32"
 
 
-def _random() -> tuple[Any, None, str]:
+def _random(*, asked: bool) -> tuple[Any, None, str]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(SEED)
     model = LlamaForCausalLM(LlamaConfig(**SHAPE))
-    return model, None, f"random weights of SmolLM2-135M's shape (seed {SEED}); {PACKAGE} is not installed"
+    why = "as asked" if asked else f"because {PACKAGE} is not installed"
+    return model, None, f"seeded random weights of SmolLM2-135M's shape, {why}"

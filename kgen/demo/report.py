@@ -98,6 +98,10 @@ class Report:
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
         """Show that something takes a while."""
+        if not self.console.is_terminal:
+            self.console.print(f"{what} ...")
+            yield
+            return
         with self.console.status(f"{what} ..."):
             yield
 
@@ -113,8 +117,8 @@ class Report:
         """Show the text of each prompt as it comes; on a terminal, live."""
         texts = Texts(loaded.tokenizer, prompts)
         if not self.console.is_terminal:
+            self.console.print(f"{title}: decoding {steps} tokens for each prompt ...")
             yield texts.add
-            self.console.print(f"{title}: {steps} tokens for each prompt")
             return
         with Live(console=self.console, transient=True, refresh_per_second=8) as live:
 
@@ -150,8 +154,8 @@ class Report:
         self.console.print()
         self.console.print(table)
         self.console.print(
-            "[dim]Prefill on kgen is one row a prompt token through paged_attention, prompts packed; the"
-            " stock model pads its prompts to the longest. Matrix products are torch's in all runs.[/dim]"
+            "[dim]Prefill on kgen: one row a prompt token through paged_attention, prompts packed.\n"
+            "The stock model pads its prompts to the longest. Matrix products are torch's in all runs.[/dim]"
         )
         self._kernels(runs)
         self.document["stock"] = _run_json(stock)

@@ -132,12 +132,12 @@ class PagedCache(Cache):  # type: ignore[misc]
         super().__init__(layers=[])
         self.layout, self.block_size, self.max_tokens = layout, block_size, max_tokens
         pages = -(-max_tokens // block_size)
-        self._table = torch.zeros(num_sequences, pages, dtype=torch.int32)
+        self.table = torch.zeros(num_sequences, pages, dtype=torch.int32)
         self._lengths = [0] * num_sequences
         self._free = list(range(num_sequences * pages - 1, -1, -1))
         self._rows: Rows | None = None
         self._planned = False
-        self._pages = [
+        self.pages = [
             _new_pages(config, layout, num_sequences * pages, block_size, dtype)
             for _ in range(config.num_hidden_layers)
         ]
@@ -166,7 +166,7 @@ class PagedCache(Cache):  # type: ignore[misc]
             planned = None if rows is None else rows.shape
             message = f"the pass has (batch, tokens) {(batch, tokens)}, but {planned} was planned"
             raise KgenError(Diagnostic("K553", message))
-        k_cache, v_cache = self._pages[layer_idx]
+        k_cache, v_cache = self.pages[layer_idx]
         flat = (batch * tokens, heads, head_dim)
         ops.reshape_and_cache(
             key_states.transpose(1, 2).reshape(flat).to(k_cache.dtype),
@@ -194,7 +194,7 @@ class PagedCache(Cache):  # type: ignore[misc]
     @property
     def num_bytes(self) -> int:
         """Bytes of all pages of all layers."""
-        return sum(t.numel() * t.element_size() for pair in self._pages for t in pair)
+        return sum(t.numel() * t.element_size() for pair in self.pages for t in pair)
 
     def _place(self, new_tokens: Iterable[tuple[int, int]], shape: tuple[int, int]) -> Rows:
         """Give pages to the new tokens of each (sequence, count), and describe them as rows."""
@@ -207,8 +207,8 @@ class PagedCache(Cache):  # type: ignore[misc]
             positions += range(start, start + count)
         place, row = torch.tensor(positions), torch.tensor(sequence_of)
         pages = max(positions) // self.block_size + 1
-        table = self._table[row, :pages]
-        block = self._table[row, place // self.block_size].long()
+        table = self.table[row, :pages]
+        block = self.table[row, place // self.block_size].long()
         slots = block * self.block_size + place % self.block_size
         return Rows(slots, table, (place + 1).int(), pages * self.block_size, shape)
 
@@ -219,7 +219,7 @@ class PagedCache(Cache):  # type: ignore[misc]
         size = self.block_size
         held, needed = -(-self._lengths[sequence] // size), -(-length // size)
         for page in range(held, needed):
-            self._table[sequence, page] = self._free.pop()
+            self.table[sequence, page] = self._free.pop()
         self._lengths[sequence] = length
 
 
