@@ -220,8 +220,20 @@ class Fields:
         return node.entries
 
 
+class Text(str):
+    """A text of plain data that knows its place, so that a room that reads it as an expression
+    can point at its faults: `parse_expr(text, text.span)`."""
+
+    span: Span
+
+    def __new__(cls, node: ScalarNode) -> Text:
+        text = super().__new__(cls, node.text)
+        text.span = node.span
+        return text
+
+
 def plain(node: Node) -> Scalar | list[object] | dict[str, object] | None:
-    """A node as plain data: what `extra` of a target holds."""
+    """A node as plain data, its texts as `Text`: what `extra` of a target holds."""
     if isinstance(node, ListNode):
         return [plain(item) for item in node.items]
     if isinstance(node, MapNode):
@@ -232,4 +244,4 @@ def plain(node: Node) -> Scalar | list[object] | dict[str, object] | None:
         value = read(node)
         if value is not None:
             return value
-    return node.text
+    return Text(node)

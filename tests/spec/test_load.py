@@ -91,6 +91,8 @@ def test_targets_keep_extra_as_plain_data():
     chip = catalog().target("chip90")
     assert (chip.family, chip.wave, chip.lds_bytes, chip.flags) == ("nvidia", 32, 65536, ("-arch=sm_90",))
     assert chip.extra == {"matrix": {"mma": {"m": 16, "n": 8, "lanes": ["lane % 4", 0.5, True]}}}
+    lanes = chip.extra["matrix"]["mma"]["lanes"][0]
+    assert str(parse_expr(lanes, lanes.span).span) == "catalog/targets/chip.yaml:11:39"
 
 
 def test_a_build(tmp_path: Path):
