@@ -1,0 +1,241 @@
+// Kernels for the tests of the simulator. One that is faulty marks the line it must be caught at with
+// `FAULT`; every entry runs two blocks of 128 threads over `data`, `count` words of it valid.
+#define KGEN_LDS_LIMIT 65536
+#include "kgen/gpu/dialect.hpp"
+
+struct Args {
+  int64_t abi, words, error, data, count;
+};
+
+using kgen::Global;
+using kgen::Vec;
+
+#define KERNEL(name) \
+  KGEN_KERNEL(128, 1) void name(const Args a); \
+  extern "C" __attribute__((visibility("default"))) int run_##name(const int64_t* words) { \
+    return kgen::sim::run<Args>(words, 1, 1, 7, [](const Args& a) { \
+      kgen::sim::launch(#name, {2, 1, 1}, 128, [&] { name(a); }); \
+    }); \
+  } \
+  KGEN_KERNEL(128, 1) void name([[maybe_unused]] const Args a)
+
+static Global<int> ints(const Args& a) { return {a.data, a.count}; }
+static Global<float> floats(const Args& a) { return {a.data, a.count}; }
+static int t() { return kgen::thread_id(); }
+static int id() { return kgen::block_x() * 128 + kgen::thread_id(); }
+
+KERNEL(reads_past_the_end) {
+  if (id() == 200) ints(a).load(a.count);  // FAULT
+}
+
+KERNEL(writes_before_the_start) {
+  if (id() == 3) ints(a).store(-1, 7);  // FAULT
+}
+
+KERNEL(reads_half_past_the_end) {
+  ints(a).load<4>(a.count - 3);  // FAULT
+}
+
+KERNEL(reads_misaligned) {
+  ints(a).load<4>(id() * 4 + 1);  // FAULT
+}
+
+KERNEL(reads_what_is_absent) {
+  Global<int>(0, 16).load(0);  // FAULT
+}
+
+KERNEL(reads_uninitialised_lds) {
+  KGEN_LDS(lds, 1024);
+  const auto words = lds.array<int>(0, 256);
+  if (t() != 9) words.store(t(), 1);
+  kgen::block_sync();
+  words.load(t());  // FAULT
+}
+
+KERNEL(reads_lds_of_the_block_before) {
+  KGEN_LDS(lds, 1024);
+  const auto words = lds.array<int>(0, 256);
+  if (kgen::block_x() == 0) words.store(t(), 1);
+  if (kgen::block_x() == 1) words.load(t());  // FAULT
+}
+
+KERNEL(reads_past_its_lds_array) {
+  KGEN_LDS(lds, 1024);
+  lds.array<int>(0, 128).store(t() + 1, 1);  // FAULT
+}
+
+KERNEL(carves_past_the_lds) {
+  KGEN_LDS(lds, 1024);
+  lds.array<int>(512, 129);  // FAULT
+}
+
+KERNEL(declares_too_much_lds) {
+  KGEN_LDS(lds, 65537);  // FAULT
+  (void)lds;
+}
+
+KERNEL(declares_all_the_lds) {
+  KGEN_LDS(lds, 65536);
+  lds.array<int>(0, 128).store(t(), 1);
+}
+
+KERNEL(reads_what_another_wave_writes) {
+  KGEN_LDS(lds, 1024);
+  const auto words = lds.array<int>(0, 256);
+  words.store(t(), 1);
+  kgen::block_sync();
+  if (t() < 64) words.store(t(), 2);
+  if (t() >= 64) words.load(t() - 64);  // FAULT
+}
+
+KERNEL(writes_what_another_wave_reads) {
+  KGEN_LDS(lds, 1024);
+  const auto words = lds.array<int>(0, 256);
+  words.store(t(), 1);
+  kgen::block_sync();
+  if (t() < 64) words.load(t());
+  if (t() >= 64) words.store(t() - 64, 2);  // FAULT
+}
+
+KERNEL(writes_what_two_others_read) {
+  KGEN_LDS(lds, 16);
+  const auto words = lds.array<int>(0, 4);
+  if (t() == 0) words.store(0, 1);
+  kgen::block_sync();
+  if (t() == 1 || t() == 2) words.load(0);
+  if (t() == 2) words.store(0, 2);  // FAULT
+}
+
+KERNEL(writes_twice_from_two_waves) {
+  KGEN_LDS(lds, 16);
+  if (t() % 64 == 0) lds.array<int>(0, 4).store(0, t());  // FAULT
+}
+
+KERNEL(reads_a_neighbour_without_wave_sync) {
+  KGEN_LDS(lds, 1024);
+  const auto words = lds.array<int>(0, 256);
+  words.store(t(), 1);
+  kgen::shuffle_xor<1>(1.0f);  // meets, but orders nothing
+  words.load(t() ^ 1);  // FAULT
+}
+
+KERNEL(orders_lds_by_block_sync) {
+  KGEN_LDS(lds, 1024);
+  const auto words = lds.array<int>(0, 256);
+  words.store(t(), id());
+  kgen::block_sync();
+  const int other = words.load(127 - t());
+  kgen::block_sync();
+  words.store(t() ^ 1, other);
+  kgen::block_sync();
+  ints(a).store(id(), words.load(t() ^ 1));
+}
+
+KERNEL(orders_lds_by_wave_sync) {
+  KGEN_LDS(lds, 1024);
+  const auto words = lds.array<int>(0, 256);
+  for (int round = 0; round < 3; ++round) {
+    words.store(t(), id() + round);
+    kgen::wave_sync();
+    ints(a).store(id(), words.load(t() ^ 1));
+    kgen::wave_sync();
+  }
+}
+
+KERNEL(skips_a_barrier) {
+  if (t() < 100) kgen::block_sync();  // FAULT
+}
+
+KERNEL(leaves_before_a_barrier) {
+  if (t() == 127) return;
+  kgen::block_sync();  // FAULT
+}
+
+KERNEL(waits_at_two_barriers) {
+  if (t() < 64) {
+    kgen::block_sync();  // FAULT
+  } else {
+    kgen::block_sync();
+  }
+}
+
+KERNEL(shuffles_with_half_a_wave) {
+  if (t() % 64 < 32) kgen::shuffle(1.0f, 0);  // FAULT
+}
+
+KERNEL(shuffles_a_different_number_of_times) {
+  for (int i = 0; i < 1 + t() % 2; ++i) kgen::shuffle_xor<1>(1.0f);  // FAULT
+}
+
+KERNEL(shuffles_across_a_barrier) {
+  if (t() == 5) {
+    kgen::block_sync();
+  } else {
+    kgen::shuffle(1.0f, 0);  // FAULT
+  }
+}
+
+KERNEL(shuffles_from_no_lane) {
+  kgen::shuffle(1.0f, kgen::kWave);  // FAULT
+}
+
+KERNEL(calls_a_sum_in_two_places) {
+  if (t() % 2) {
+    kgen::lanes_sum<1, 4>(1.0f);
+  } else {
+    kgen::lanes_sum<1, 4>(1.0f);  // FAULT
+  }
+}
+
+KERNEL(claims_to_be_uniform) {
+  kgen::uniform(t() / 100);  // FAULT
+}
+
+KERNEL(exchanges) {
+  const float mine = static_cast<float>(t());
+  const float sum = kgen::lanes_sum<1, kgen::kWave>(mine);
+  const float team = kgen::lanes_max<1, 8>(mine);
+  const float across = kgen::lanes_sum<8, kgen::kWave>(mine);
+  const float last = kgen::shuffle(mine, kgen::kWave - 1);
+  const uint64_t odd = kgen::ballot(t() % 2 == 1);
+  const auto pair = kgen::shuffle_xor<2>(Vec<float, 2>{{mine, -mine}});
+  const float row[8] = {sum, team, across, last, odd == (~0ull / 3 * 2) >> (64 - kgen::kWave) ? 1.0f : 0.0f,
+                        pair[0], pair[1], static_cast<float>(kgen::lane_id())};
+  for (int i = 0; i < 8; ++i) floats(a).store(id() * 8 + i, row[i]);
+}
+
+KERNEL(reads_one_word_with_every_lane) {
+  ints(a).load(0);
+  kgen::wave_sync();
+  ints(a).load(0);
+}
+
+KERNEL(reads_its_own_16_bytes) { ints(a).load<4>(id() * 4); }
+
+KERNEL(reports_after_writing) {
+  ints(a).store(id(), 1);
+  if (id() == 130 || id() == 140) kgen::report(a.error, 3, 11, 22, id());
+}
+
+KERNEL(converts_f16) {
+  for (int i = id(); i < 65536; i += 256) {
+    const kgen::f16 half{static_cast<uint16_t>(i)};
+    floats(a).store(i, kgen::to_float(half));
+  }
+}
+
+KERNEL(converts_bf16) {
+  for (int i = id(); i < 65536; i += 256) {
+    const kgen::bf16 half{static_cast<uint16_t>(i)};
+    floats(a).store(i, kgen::to_float(half));
+  }
+}
+
+KERNEL(rounds) {  // word i: the float; then its f16 in the lower half, its bf16 in the upper
+  for (int64_t i = id(); i < a.count; i += 256) {
+    const float value = floats(a).load(i);
+    const uint32_t low = kgen::from_float<kgen::f16>(value).bits;
+    const uint32_t high = kgen::from_float<kgen::bf16>(value).bits;
+    ints(a).store(i, static_cast<int>(high << 16 | low));
+  }
+}
