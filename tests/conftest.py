@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+# Read when the OpenMP runtime is loaded. Test processes share the cores: threads that spin while they wait
+# would take them from the others, and make everything many times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 OUTSIDE = ("PA_PARTITION_SIZE", "MAX_JOBS")
 """Variables beside KGEN_* that would change what kgen does."""
 
