@@ -133,14 +133,18 @@ def test_growing_the_workspace_leaves_a_captured_graph_its_own():
     near(out, lse, exact(*args))
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_a_call_neither_waits_nor_allocates_once_it_is_warm():
     args = make([1100, 700])
     out, lse = torch.empty_like(args[0]), torch.empty(2, HEADS, device=DEVICE)
-    call = lambda: ops.paged_attention(*args, max_seq_len=1100, out=out, lse=lse, partition_size=512)  # noqa: E731
+
+    def call():
+        ops.paged_attention(*args, max_seq_len=1100, out=out, lse=lse, partition_size=512)
+
     call()
     before = torch.cuda.memory_stats()["allocation.all.allocated"]
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         call()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -12,16 +12,21 @@ namespace kgen::sim {
 // Whether writes stay after an error, as they do on a GPU; else they are taken back.
 inline bool keep_writes = false;
 
+// The error word of the call that runs.
+inline const int64_t* reported = nullptr;
+
 inline pthread_mutex_t one_call_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-// Runs `body` once for every thread of the grid, unless a fault was found before.
+// Runs `body` once for every thread of the grid. Stops after a block with a fault, or one that reported
+// an error whose call leaves nothing behind.
 template <typename Body>
 void launch(const char* kernel, Dim grid, int threads, const Body& body) {
   Machine& m = machine();
   m.kernel = kernel;
   m.grid = grid;
   const auto thread = [](const void* data) { (*static_cast<const Body*>(data))(); };
-  for (int64_t i = 0; i < grid.x * grid.y * grid.z && !m.fault.found; ++i) {
+  for (int64_t i = 0; i < grid.x * grid.y * grid.z; ++i) {
+    if (m.fault.found || (*reported != 0 && !keep_writes)) return;
     m.block = {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
     m.run_block(threads, thread, &body);
   }
@@ -46,6 +51,7 @@ int run(const int64_t* words, int64_t abi, int64_t abi_error, int64_t fault_erro
   fault.message.chars[0] = 0;
   machine().blocks_run = 0;
   traffic().reset();
+  reported = error;
   kernels(args);
   int64_t found[4] = {fault_error, fault.block, fault.thread, fault.line};
   if (fault.found) {
