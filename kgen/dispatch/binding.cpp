@@ -24,9 +24,9 @@ namespace {
 using Kernel = int (*)(const int64_t*);
 using Words = std::vector<int64_t>;
 
-constexpr int kMaxWords = 256;   // of a key or a block; what is larger goes the slow way
+constexpr int kMaxWords = 256;  // of a key or a block; what is larger goes the slow way
 constexpr int kMaxAxes = 8;
-constexpr size_t kMaxPlans = 4096;
+constexpr size_t kMaxPlans = 1024;
 constexpr int64_t kAbsent = INT64_MIN;
 
 // ---- DLPack's exchange table, as far as it is used here (dlpack.h of version 1) -----------------
@@ -423,9 +423,10 @@ class Caller {
   }
 
   bool raise(const Plan& plan, int status, const int64_t* error) {
-    py::object answer = steal(PyObject_CallFunction(
-        services_.fail.ptr(), "OiLLLL", plan.record.ptr(), status, static_cast<long long>(error[0]),
-        static_cast<long long>(error[1]), static_cast<long long>(error[2]), static_cast<long long>(error[3])));
+    py::object answer =
+        steal(PyObject_CallFunction(services_.fail.ptr(), "OiLLLL", plan.record.ptr(), status,
+                                    static_cast<long long>(error[0]), static_cast<long long>(error[1]),
+                                    static_cast<long long>(error[2]), static_cast<long long>(error[3])));
     if (answer) PyErr_SetString(PyExc_SystemError, "a kernel's error was not raised");
     return false;
   }

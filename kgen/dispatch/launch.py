@@ -23,7 +23,7 @@ from kgen.dispatch import threads
 from kgen.dispatch.plan import Plan, float_bits
 
 MODULE = "kgen_binding"
-MAX_PLANS = 4096
+MAX_PLANS = 1024
 _STEERING = ("KGEN_LIBRARY", "KGEN_CACHE_DIR", "KGEN_ARCH", "KGEN_JIT", "KGEN_NUM_THREADS")
 _ERROR, _PARALLEL, _THREAD_NUM, _THREADS = 2, 3, 4, 5  # places in manifest.HEADER
 _TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)

@@ -49,6 +49,7 @@ class Registry:
         self._places: tuple[str | None, ...] = ()
         self._stamps: tuple[tuple[Path, int], ...] | None = None
         self._kernels: dict[str, dict[str, Built]] = {}
+        self._answers: dict[tuple[object, ...], tuple[Built, ...]] = {}  # of `kernels`, until one changes
         self._skipped: list[Skipped] = []
         self._loaded: dict[tuple[str, str], Loaded] = {}
 
@@ -70,12 +71,18 @@ class Registry:
         with self._lock:
             if self._places != _places():
                 self.refresh()
-            found = self._kernels.get(op, {})
-            return tuple(
-                found[name]
-                for name in sorted(found)
-                if all(found[name].entry.params.get(key) == value for key, value in fixed.items())
-            )
+            key = (op, *sorted(fixed.items()))
+            if key not in self._answers:
+                self._answers[key] = self._search(op, fixed)
+            return self._answers[key]
+
+    def _search(self, op: str, fixed: Names) -> tuple[Built, ...]:
+        found = self._kernels.get(op, {})
+        return tuple(
+            found[name]
+            for name in sorted(found)
+            if all(found[name].entry.params.get(key) == value for key, value in fixed.items())
+        )
 
     def skipped(self) -> tuple[Skipped, ...]:
         """What was found and passed over."""
@@ -87,6 +94,7 @@ class Registry:
         """Forget a kernel that turned out unusable."""
         with self._lock:
             self._kernels.get(kernel.entry.op, {}).pop(kernel.entry.name, None)
+            self._answers.clear()
             self._added = [k for k in self._added if k is not kernel]
             self._skipped.append(Skipped(kernel.entry.name, reason))
 
@@ -112,6 +120,7 @@ class Registry:
                 return False
             self._stamps = stamps
             self._kernels, self._skipped = {}, []
+            self._answers.clear()
             for source in reversed(sources):  # the first source has the last word
                 self._read(source)
             for kernel in self._added:
@@ -159,6 +168,7 @@ class Registry:
 
     def _register(self, kernel: Built) -> None:
         self._kernels.setdefault(kernel.entry.op, {})[kernel.entry.name] = kernel
+        self._answers.clear()
 
 
 def _places() -> tuple[str | None, ...]:

@@ -8,7 +8,7 @@ import torch
 from toy import OPERATOR, POLICY, WORDS, toy_dispatcher
 
 from kgen.diagnostics import KgenError
-from kgen.dispatch import threads
+from kgen.dispatch import launch, threads
 from kgen.manifest import ABI_VERSION
 
 PLACES = {word.name: place for place, word in enumerate(WORDS)}
@@ -101,6 +101,11 @@ def test_a_change_of_shape_stride_or_keyword_makes_a_new_plan(call):
     assert words_of(call, arguments(x=wide[..., 8:16]))["x_stride_row"] == 192
     assert words_of(call, arguments(x=wide[..., 8:16], partition_size=512))["num_parts"] == 1
     assert words_of(call, arguments(limit=1025, partition_size=512))["num_parts"] == 3
+
+
+def test_more_signatures_than_are_kept(call):
+    for limit in (*range(101, 101 + launch.MAX_PLANS + 10), 150):
+        assert words_of(call, arguments(limit=limit, partition_size=512))["limit"] == limit
 
 
 def test_strides_are_honoured(call):

@@ -113,6 +113,19 @@ def test_fake_tensors_have_shapes_and_run_nothing():
         assert lse.shape == (3, 4)
 
 
+def test_an_exported_program_holds_the_operator():
+    batch = Batch(LENS)
+
+    class Step(torch.nn.Module):
+        def forward(self, q):
+            return batch_run(batch, q * 2)
+
+    program = torch.export.export(Step(), (batch.q,), strict=False)
+    targets = {str(node.target) for node in program.graph.nodes}
+    assert any("kgen.paged_attention" in target for target in targets)
+    assert torch.equal(program.module()(batch.q), batch_run(batch, batch.q * 2))
+
+
 def test_a_mode_sees_the_call():
     seen = []
 
