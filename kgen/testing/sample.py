@@ -11,14 +11,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kgen.manifest import Scalar
 
 Row = Mapping[str, Scalar]
 Item = TypeVar("Item")
-Pair = tuple[tuple[str, Hashable], tuple[str, Hashable]]
 
 
 def product(axes: Mapping[str, Sequence[Scalar]]) -> list[dict[str, Scalar]]:
@@ -26,22 +25,14 @@ def product(axes: Mapping[str, Sequence[Scalar]]) -> list[dict[str, Scalar]]:
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
-def pairs(row: Row) -> frozenset[Pair]:
-    """The pairs of (axis, value) a row holds; one axis alone counts as a pair with itself."""
-    items = sorted(row.items())
-    if len(items) == 1:
-        return frozenset({(items[0], items[0])})
-    return frozenset(itertools.combinations(items, 2))
-
-
 def cover(items: Iterable[Item], row: Callable[[Item], Row]) -> list[Item]:
     """The chosen items, in their given order: every pair that some item holds, a chosen one holds.
 
-    `row` gives the axis values of an item. A gain can only fall as items are chosen, so a heap of
-    gains computed earlier finds the best item without looking at all of them again.
+    A pair is two (axis, value); a lone axis pairs with itself. A gain can only fall as items are
+    chosen, so a heap of gains computed earlier finds the best item without looking at all again.
     """
     given = list(items)
-    held = [pairs(row(item)) for item in given]
+    held = _numbered_pairs([row(item) for item in given])
     missing = set().union(*held)
     order = list(range(len(given)))
     random.Random(0).shuffle(order)  # ties in the given order would take neighbours
@@ -57,6 +48,17 @@ def cover(items: Iterable[Item], row: Callable[[Item], Row]) -> list[Item]:
         chosen.append(index)
         missing -= held[index]
     return [given[index] for index in sorted(chosen)]
+
+
+def _numbered_pairs(rows: Sequence[Row]) -> list[frozenset[int]]:
+    """The pairs each row holds, as numbers that are cheap to compare."""
+    numbers: dict[tuple[str, Scalar], int] = {}
+    held = []
+    for row in rows:
+        ids = sorted(numbers.setdefault(item, len(numbers)) for item in row.items())
+        twos = itertools.combinations(ids, 2) if len(ids) > 1 else ((one, one) for one in ids)
+        held.append(frozenset((one << 32) + two for one, two in twos))
+    return held
 
 
 def pairwise(
