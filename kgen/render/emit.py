@@ -9,6 +9,7 @@ from kgen import paths
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.render.context import context
 from kgen.render.cpp import HELPERS
+from kgen.render.dialect import check_dialect
 from kgen.render.headers import headers_of
 from kgen.render.launch import launch_of
 from kgen.render.model import Rendered
@@ -23,13 +24,15 @@ _WIDTH = 100
 def render(variant: Variant) -> Rendered:
     """The source of a variant, with the headers it needs and where each line came from.
 
-    Raises KgenError (K331 to K335) that names the line of the template at fault.
+    Raises KgenError (K331 to K337) that names the line of the template at fault.
     """
     template = _template(variant)
     marked = expand_template(paths.templates_dir(), template, context(variant))
     head = _head(variant, template) + _helpers(marked)
     body, origins = strip(marked, first_line=head.count("\n") + 1)
     text = head + body
+    if family_group(variant.target) == "gpu":
+        check_dialect(text, origins, paths.templates_dir())
     return Rendered(
         variant=variant,
         text=text,
