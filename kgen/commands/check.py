@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgen.commands.common import add_json, diagnostic_json, print_json, report
-from kgen.diagnostics import Diagnostic, KgenError, choice_hint
+from kgen.diagnostics import Collector, Diagnostic, KgenError, choice_hint
 
 if TYPE_CHECKING:
     from kgen.spec.catalog import Catalog
+    from kgen.spec.model import TargetSpec
 
 SUMMARY = "type-check specs and expand builds, without building anything"
 
@@ -66,6 +67,7 @@ def check_folder(folder: Path) -> list[str]:
     from kgen.spec.load import load_catalog
 
     catalog = load_catalog(folder)
+    _check_instructions(catalog.targets)
     counts = f"{len(catalog.ops)} operators, {len(catalog.targets)} targets, {len(catalog.layouts)} layouts"
     return [f"{folder}: {counts}", *_check_builds(sorted((folder / "builds").glob("*.yaml")), catalog)]
 
@@ -76,13 +78,23 @@ def check_file(path: Path) -> list[str]:
 
     kind = kind_of(path)
     if kind == "target":
-        return [f"{path}: target {load_target(path).name}"]
+        target = load_target(path)
+        _check_instructions({target.name: target})
+        return [f"{path}: target {target.name}"]
     if kind == "layouts":
         return [f"{path}: {len(load_layouts(path))} layouts"]
     catalog = load_catalog()
     if kind == "op":
         return [f"{path}: operator {load_op(path, catalog.layouts, list(catalog.targets)).name}"]
     return _check_builds([path], catalog)
+
+
+def _check_instructions(targets: Mapping[str, TargetSpec]) -> None:
+    from kgen.targets.instructions import check_instructions
+
+    found = Collector()
+    check_instructions(targets, found)
+    found.check()
 
 
 def kind_of(path: Path) -> str:

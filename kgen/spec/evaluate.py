@@ -29,7 +29,9 @@ def evaluate_expr(expr: Expr, env: Mapping[str, Any]) -> Scalar:
 
 
 def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
-    """What expressions may ask of a target, by field."""
+    """What expressions may ask of a target, by field. What is said of no chip is 0, or as on a CPU."""
+    chip = target.chip
+    figures = chip.figures if chip else {}
     return {
         "name": target.name,
         "family": target.family,
@@ -38,6 +40,11 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "vector_bits": target.vector_bits,
         "lds_bytes": target.lds_bytes,
         "registers": target.registers,
+        "compute_units": figures.get("compute_units", 0),
+        "max_threads": figures.get("max_threads", 0),
+        "lds_banks": figures.get("lds_banks", 0),
+        "bf16_rounding": chip.bf16_rounding if chip else "nearest_even",
+        "fp8": chip.fp8 if chip else "none",
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from kgen import paths
 from kgen.diagnostics import Collector, KgenError, Source, choice_hint
@@ -15,12 +14,10 @@ from kgen.spec.catalog import Catalog as Catalog
 from kgen.spec.layouts import read_layouts
 from kgen.spec.model import BuildSpec, OpSpec, TargetSpec
 from kgen.spec.op import read_op
-from kgen.spec.target import read_target
-from kgen.syntax.yaml import MapNode, load
+from kgen.spec.target import name_of, parent_of, read_target, resolve_like
+from kgen.syntax.yaml import MapNode, Node, load
 
 MAX_BYTES = 1 << 20
-
-S = TypeVar("S", OpSpec, TargetSpec)
 
 
 def load_catalog(specs_dir: Path | None = None) -> Catalog:
@@ -31,14 +28,12 @@ def load_catalog(specs_dir: Path | None = None) -> Catalog:
     root = specs_dir if specs_dir is not None else paths.specs_dir()
     found = Collector()
     layouts = _layouts(root / "layouts.yaml", _name(root, "layouts.yaml"), found)
-    targets: dict[str, TargetSpec] = {}
-    for path in _files(root / "targets"):
-        _add(targets, _target(path, _name(root, f"targets/{path.name}"), found), "target", found)
+    targets = _targets(_files(root / "targets"), root, found)
     ops: dict[str, OpSpec] = {}
     for path in _files(root / "ops"):
         source = _read(path, _name(root, f"ops/{path.name}"), found)
         if source is not None:
-            _add(ops, _op(source, root, layouts, list(targets) or None, found), "operator", found)
+            _add(ops, _op(source, root, layouts, list(targets) or None, found), found)
     found.check()
     return Catalog(ops, layouts, targets)
 
@@ -55,11 +50,16 @@ def load_op(path: str | Path, layouts: Mapping[str, Layout], targets: Sequence[s
 
 
 def load_target(path: str | Path) -> TargetSpec:
-    """The target of one file."""
+    """The target of one file; what it is `like` is looked up beside it and among the shipped ones."""
     found = Collector()
-    target = _target(Path(path), str(path), found)
-    if target is None or found:
+    source = _read(Path(path), str(path), found)
+    node = load(source, found) if source is not None else None
+    if node is None or found:
         raise KgenError(found.diagnostics)
+    nodes = {**_relatives(node, Path(path).parent), name_of(node): node}
+    complete = resolve_like(nodes, found, only=name_of(node))
+    target = read_target(complete[name_of(node)], found)
+    found.check()
     return target
 
 
@@ -110,9 +110,48 @@ def _op(
     return read_op(load(source, found), digest, layouts, targets, paths.templates_dir(), found)
 
 
-def _target(path: Path, name: str, found: Collector) -> TargetSpec | None:
-    source = _read(path, name, found)
-    return read_target(load(source, found), found) if source is not None else None
+def _targets(files: Sequence[Path], root: Path, found: Collector) -> dict[str, TargetSpec]:
+    """Every target; a fault that several inherit is told once."""
+    nodes = _target_nodes({path: _name(root, f"targets/{path.name}") for path in files}, found)
+    known: set[tuple[object, ...]] = set()
+    targets = {}
+    for name, node in resolve_like(nodes, found).items():
+        mine = Collector()
+        targets[name] = read_target(node, mine)
+        for fault in mine.diagnostics:
+            if (fault.code, fault.span, fault.message) not in known:
+                known.add((fault.code, fault.span, fault.message))
+                found.extend([fault])
+    return targets
+
+
+def _relatives(node: Node, folder: Path) -> dict[str, Node]:
+    """The targets that a file may be like; their own faults are told where they are read themselves."""
+    if parent_of(node) is None:
+        return {}
+    shipped = paths.specs_dir() / "targets"
+    both = {
+        **_target_nodes({path: _name(shipped.parent, f"targets/{path.name}") for path in _files(shipped)}),
+        **_target_nodes({path: str(path) for path in _files(folder)}),
+    }
+    return {name: other for name, other in both.items() if name_of(other)}
+
+
+def _target_nodes(files: Mapping[Path, str], found: Collector | None = None) -> dict[str, Node]:
+    """The trees of target files, each with how messages name it, by the name it gives itself."""
+    nodes: dict[str, Node] = {}
+    found = Collector() if found is None else found
+    for path, shown in files.items():
+        source = _read(path, shown, found)
+        node = load(source, found) if source is not None else None
+        if node is None:
+            continue
+        name = name_of(node) or path.name
+        if name in nodes:
+            note = f"first given at {nodes[name].span}"
+            found.add("K215", f"the target '{name}' is defined twice", node.span, None, (note,))
+        nodes.setdefault(name, node)
+    return nodes
 
 
 def _layouts(path: Path, name: str, found: Collector) -> Mapping[str, Layout]:
@@ -129,12 +168,12 @@ def _name(root: Path, path: str) -> str:
     return f"{root.name or 'specs'}/{path}"
 
 
-def _add(known: dict[str, S], item: S | None, what: str, found: Collector) -> None:
+def _add(known: dict[str, OpSpec], item: OpSpec | None, found: Collector) -> None:
     if item is None or not item.name:
         return
     if item.name in known:
         note = f"first given at {known[item.name].span}"
-        found.add("K215", f"the {what} '{item.name}' is defined twice", item.span, None, (note,))
+        found.add("K215", f"the operator '{item.name}' is defined twice", item.span, None, (note,))
     else:
         known[item.name] = item
 

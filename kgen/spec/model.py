@@ -12,6 +12,7 @@ from kgen.diagnostics import Span
 from kgen.layout import Layout
 from kgen.manifest import Scalar
 from kgen.semantics import DTYPES as DTYPES
+from kgen.spec.chip import ChipSpec
 from kgen.syntax.ast import Expr
 
 
@@ -194,4 +195,6 @@ class TargetSpec:
     requires: tuple[str, ...]  # CPU feature flags, as /proc/cpuinfo spells them
     lds_bytes: int = 0  # shared memory a block can have
     registers: int = 0  # 32-bit vector registers a thread can name
-    extra: Mapping[str, object] | None = None
+    stand_in: tuple[str, ...] = ()  # flags of a known chip, to check sources where no compiler knows this one
+    toolkit: str = ""  # where a compiler that knows the target comes from
+    chip: ChipSpec | None = None  # what a GPU is; None: nothing beyond the above is known

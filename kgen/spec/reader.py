@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from kgen.diagnostics import Collector, KgenError, Span, choice_hint
-from kgen.manifest import Scalar
 from kgen.syntax.ast import Expr
 from kgen.syntax.parser import KEYWORDS, parse_expr
 from kgen.syntax.yaml import BadNode, Entry, ListNode, MapNode, Node, ScalarNode
@@ -218,30 +217,3 @@ class Fields:
             self._wrong(key, "a mapping", node)
             return ()
         return node.entries
-
-
-class Text(str):
-    """A text of plain data that knows its place, so that a room that reads it as an expression
-    can point at its faults: `parse_expr(text, text.span)`."""
-
-    span: Span
-
-    def __new__(cls, node: ScalarNode) -> Text:
-        text = super().__new__(cls, node.text)
-        text.span = node.span
-        return text
-
-
-def plain(node: Node) -> Scalar | list[object] | dict[str, object] | None:
-    """A node as plain data, its texts as `Text`: what `extra` of a target holds."""
-    if isinstance(node, ListNode):
-        return [plain(item) for item in node.items]
-    if isinstance(node, MapNode):
-        return {entry.key.text: plain(entry.value) for entry in node.entries}
-    if not isinstance(node, ScalarNode):
-        return None
-    for read in (as_int, as_float, as_bool):
-        value = read(node)
-        if value is not None:
-            return value
-    return Text(node)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kgen.spec.chip import FP8_FLAVOURS, ROUNDINGS
+
 WORDS = ("text", "enum", "dtype", "layout", "target", "variant")
 """Kinds whose values are words. `text` is a quoted word that has not met its type yet."""
 
@@ -50,6 +52,11 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "vector_bits": INT,
         "lds_bytes": INT,
         "registers": INT,
+        "compute_units": INT,
+        "max_threads": INT,
+        "lds_banks": INT,
+        "bf16_rounding": Type("enum", ROUNDINGS),
+        "fp8": Type("enum", FP8_FLAVOURS),
     },
     "layout": {
         "k_known": BOOL,

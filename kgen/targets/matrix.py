@@ -7,6 +7,7 @@ over lanes and the elements of a lane's register vector; `Fragment.cells[lane][e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,7 +41,8 @@ class Fragment:
             found.append(f"{_listed(outside)} lie outside {self.rows} x {self.cols}")
         if missing := sorted(every - set(held)):
             found.append(f"{_listed(missing)} are held by no lane")
-        if twice := sorted({cell for cell in held if held.count(cell) > 1}):
+        counts = Counter(held)
+        if twice := sorted(cell for cell, count in counts.items() if count > 1):
             found.append(f"{_listed(twice)} are held more than once")
         return tuple(found)
 
@@ -58,13 +60,20 @@ def fragment(wave: int, elements: int, rows: int, cols: int, cell: Callable[[int
 
 @dataclass(frozen=True)
 class MatrixInstruction:
-    """A matrix instruction of one wave: `name`, its operand dtypes and three fragments."""
+    """A matrix instruction of one wave: `name`, the dtype of A and B, and three fragments.
+
+    D is f32. `builtins` are names a compiler may know it by, the preferred one first, with `tail`
+    after the operands; `asm` is its mnemonic.
+    """
 
     name: str
     dtype: str
     a: Fragment  # m x k
     b: Fragment  # k x n
     d: Fragment  # m x n
+    builtins: tuple[str, ...] = ()
+    tail: tuple[str, ...] = ()
+    asm: str = ""
 
     @property
     def m(self) -> int:

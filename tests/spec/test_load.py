@@ -87,12 +87,70 @@ def test_selection_grids_and_tests():
     assert (second.name, second.when) == ("ordered", Name("ordered"))
 
 
-def test_targets_keep_extra_as_plain_data():
-    chip = catalog().target("chip90")
-    assert (chip.family, chip.wave, chip.lds_bytes, chip.flags) == ("nvidia", 32, 65536, ("-arch=sm_90",))
-    assert chip.extra == {"matrix": {"mma": {"m": 16, "n": 8, "lanes": ["lane % 4", 0.5, True]}}}
-    lanes = chip.extra["matrix"]["mma"]["lanes"][0]
-    assert str(parse_expr(lanes, lanes.span).span) == "catalog/targets/chip.yaml:11:39"
+def test_a_chip():
+    target = catalog().target("chip90")
+    assert (target.family, target.wave, target.lds_bytes, target.flags) == (
+        "nvidia",
+        32,
+        65536,
+        ("-arch=sm_90",),
+    )
+    chip = target.chip
+    assert chip is not None
+    assert (chip.figures["simds"], chip.figures["lds_bank_bytes"], chip.figures["scalar_file"]) == (4, 4, 0)
+    assert (chip.load_bytes, chip.descriptor_word3) == ((4, 16), None)
+    assert (chip.bf16_rounding, chip.fp8, chip.fp8_conversion) == ("nearest_even", "ocp", "software")
+    (rule,) = chip.occupancy
+    assert (rule.name, rule.blocks) == ("waves", parse_expr("simds * max_waves // block_waves"))
+    mma = chip.instructions["mma"]
+    assert (mma.dtype, mma.m, mma.n, mma.k) == ("f16", 16, 8, 4)
+    assert mma.operands["a"].row == parse_expr("lane // 4 + 8 * e")
+    assert str(mma.operands["a"].row.span) == "catalog/targets/chip.yaml:29:14"
+    assert (mma.operands["d"].elements, mma.tail, mma.asm) == (4, ("0",), "mma")
+
+
+def test_a_target_like_another(tmp_path: Path):
+    (tmp_path / "chip.yaml").write_text((CATALOG / "targets" / "chip.yaml").read_text())
+    (tmp_path / "small.yaml").write_text(
+        "target: small\ndoc: A smaller one.\nlike: chip90\nflags: [-arch=sm_91]\n"
+        "chip: {vector_file: 256}\nmatrix: {mma: {asm: mma.b}}\n"
+    )
+    small, base = (load_target(tmp_path / f"{name}.yaml") for name in ("small", "chip"))
+    assert (small.flags, small.wave, small.lds_bytes) == (("-arch=sm_91",), 32, 65536)
+    assert small.chip is not None and base.chip is not None
+    assert small.chip.figures == {**base.chip.figures, "vector_file": 256}
+    assert small.chip.instructions["mma"].asm == "mma.b"
+    assert small.chip.instructions["mma"].operands == base.chip.instructions["mma"].operands
+    assert str(small.chip.instructions["mma"].operands["a"].span) == f"{tmp_path / 'chip.yaml'}:29:8"
+
+
+def test_a_fault_that_targets_inherit_is_told_once_where_it_stands(tmp_path: Path):
+    folder = tmp_path / "specs" / "targets"
+    folder.mkdir(parents=True)
+    text = (CATALOG / "targets" / "chip.yaml").read_text()
+    (folder / "chip.yaml").write_text(text.replace("simds: 4", "simds: four"))
+    for name in ("one", "two"):
+        (folder / f"{name}.yaml").write_text(f"target: {name}\ndoc: d\nlike: chip90\n")
+    with pytest.raises(KgenError) as caught:
+        load_catalog(tmp_path / "specs")
+    assert [d.code for d in caught.value.diagnostics if "chip.yaml" in str(d.span)] == ["K203"]
+
+
+@pytest.mark.parametrize(
+    ("parents", "fault"),
+    [
+        ({"a": "b", "b": "a"}, "K212: the target 'b' is like itself: a -> b -> a"),
+        ({"a": "a"}, "K212: the target 'a' is like itself: a -> a"),
+        ({"a": "ship90"}, "K205: unknown target 'ship90'"),
+    ],
+)
+def test_parents_that_cannot_be(tmp_path: Path, parents: dict[str, str], fault: str):
+    for name, parent in {**parents}.items():
+        (tmp_path / f"{name}.yaml").write_text(f"target: {name}\ndoc: d\nlike: {parent}\n")
+    with pytest.raises(KgenError) as caught:
+        load_target(tmp_path / "a.yaml")
+    (diagnostic,) = caught.value.diagnostics
+    assert f"{diagnostic.code}: {diagnostic.message}" == fault
 
 
 def test_a_build(tmp_path: Path):
