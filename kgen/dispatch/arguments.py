@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from operator import index as operator_index
+from types import NoneType
 from typing import Any
 
 import torch
 
-from kgen.diagnostics import Collector, choice_hint
+from kgen.diagnostics import Collector, KgenError, choice_hint
 from kgen.dispatch import codes
 from kgen.dispatch.bind import byte_view
 from kgen.dispatch.errors import fault
@@ -37,11 +39,27 @@ def call_of(operator: Operator, arguments: Sequence[Any]) -> Call:
     )
 
 
-def check_types(operator: Operator, arguments: Sequence[Any]) -> None:
-    """Refuse what is no tensor where one belongs. Raises KgenError (K510)."""
-    for name, value in zip(operator.tensors, arguments, strict=False):
+def plain(operator: Operator, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments as torch's dispatcher takes them: tensors, Python numbers and strings.
+
+    Raises KgenError (K510, K516) for what is none of these where one belongs.
+    """
+    split = len(operator.tensors)
+    for name, value in zip(operator.tensors, arguments[:split], strict=True):
         if not isinstance(value, torch.Tensor) and not (value is None and name in operator.optional):
-            raise fault("K510", f"{operator.name}: {name} must be a tensor, found {type(value).__name__}")
+            raise _no_tensor(operator, name, value)
+    rest = dict(zip((*operator.scalars, *operator.keywords), arguments[split:], strict=True))
+    for name, kind in operator.keywords.items():
+        if not isinstance(rest[name], _KEYWORDS[kind]):
+            raise fault("K516", f"{operator.name}: {name}={rest[name]!r}, but {name} is an {kind}")
+    return (
+        *arguments[:split],
+        *(_scalar(operator, n, v) if n in operator.scalars else v for n, v in rest.items()),
+    )
+
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat)
+_KEYWORDS = {"int": (int, torch.SymInt, NoneType), "str": (str, NoneType)}
 
 
 def shapes_of(operator: Operator, arguments: Sequence[Any]) -> Mapping[str, tuple[int, ...]]:
@@ -89,14 +107,23 @@ def _tensor(operator: Operator, name: str, tensor: Any) -> View | None:
     if tensor is None:
         return None
     if not isinstance(tensor, torch.Tensor):
-        raise fault("K510", f"{operator.name}: {name} must be a tensor, found {type(tensor).__name__}")
+        raise _no_tensor(operator, name, tensor)
     found = view(tensor)
     return byte_view(name, found, tensor.element_size()) if name in operator.bytes else found
 
 
+def _no_tensor(operator: Operator, name: str, value: Any) -> KgenError:
+    return fault("K510", f"{operator.name}: {name} must be a tensor, found {type(value).__name__}")
+
+
 def _scalar(operator: Operator, name: str, value: Any) -> int | float | None:
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
-    with contextlib.suppress(TypeError):
-        return int(value.__index__()) if hasattr(value, "__index__") else float(value)
-    raise fault("K510", f"{operator.name}: {name} must be a number, found {type(value).__name__}")
+    """A number; whatever converts to one exactly counts, such as a tensor of one element."""
+    if value is None:
+        return None
+    convert = operator_index if operator.scalars[name] == "int" else float
+    with contextlib.suppress(TypeError, ValueError, RuntimeError):
+        if not isinstance(value, bool | str):
+            number: int | float = convert(value)
+            return number
+    kind = {"int": "an integer", "float": "a number"}[operator.scalars[name]]
+    raise fault("K510", f"{operator.name}: {name} must be {kind}, found {type(value).__name__}")

@@ -17,7 +17,7 @@ from torch.compiler import is_dynamo_compiling
 
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.dispatch import torchops
-from kgen.dispatch.arguments import check_types
+from kgen.dispatch.arguments import plain
 from kgen.dispatch.dispatcher import Dispatcher
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Compiler
@@ -244,7 +244,7 @@ def swap_blocks(
 def _through_torch(name: str, *arguments: Any) -> None:
     """The call as torch's dispatcher, a tracer or a tensor subclass sees it."""
     if not is_dynamo_compiling():
-        check_types(OPERATORS[name], arguments)
+        arguments = plain(OPERATORS[name], arguments)
     getattr(torch.ops.kgen, name)(*arguments)
 
 

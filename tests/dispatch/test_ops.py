@@ -82,6 +82,13 @@ def test_the_callers_scale_counts():
     close(batch.run(), batch.expected()[0])
 
 
+def test_numbers_may_be_tensors_of_one_element():
+    batch = Batch(LENS)
+    expected = batch.run(softmax_scale=0.5)
+    length = torch.tensor(batch.max_seq_len)
+    assert torch.equal(batch.run(softmax_scale=torch.tensor(0.5), max_seq_len=length), expected)
+
+
 def test_given_outputs_are_written():
     batch = Batch(LENS)
     out, lse = torch.full_like(batch.q, torch.nan), torch.full(batch.q.shape[:2], torch.nan)
@@ -159,6 +166,9 @@ def test_strides_are_honoured():
         (lambda b: {"variant": "casual"}, "casual"),
         (lambda b: {"max_seq_len": -1}, "max_seq_len is a length"),
         (lambda b: {"max_seq_len": None}, "max_seq_len"),
+        (lambda b: {"max_seq_len": 77.0}, "max_seq_len must be an integer, found float"),
+        (lambda b: {"max_seq_len": True}, "max_seq_len must be an integer, found bool"),
+        (lambda b: {"softmax_scale": "wide"}, "softmax_scale must be a number, found str"),
         (lambda b: {"q": [1.0]}, "q must be a tensor, found list"),
         (lambda b: {"seq_lens": [1] * 7}, "seq_lens must be a tensor, found list"),
         (lambda b: {"k_cache": b.k.to_sparse()}, "a tensor is sparse_coo; kernels read strided ones"),

@@ -161,6 +161,7 @@ def test_parameters_and_tensors_that_want_gradients_are_plain():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch itself
 def test_a_decode_step_compiles_to_native_code():
     torch._dynamo.reset()
     batch = Batch(LENS)
