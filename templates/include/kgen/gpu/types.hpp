@@ -105,6 +105,35 @@ KGEN_DEVICE float masked(float value, uint32_t mask) {
   return bits::cast<float>(bits::cast<uint32_t>(value) & mask);
 }
 
+// All ones over the first `count` elements of a Vec<T, N>, zeros over the rest.
+template <typename T, int N>
+struct Mask {
+  uint32_t words[sizeof(T) * N / 4];
+};
+
+template <typename T, int N>
+KGEN_DEVICE Mask<T, N> first_elements(int count) {
+  constexpr int kBits = 8 * static_cast<int>(sizeof(T));
+  const int bits = (count < N ? count : N) * kBits;
+  Mask<T, N> mask;
+  KGEN_UNROLL
+  for (int w = 0; w < kBits * N / 32; ++w) {
+    const int ones = bits - 32 * w;
+    mask.words[w] = ones <= 0 ? 0 : ones >= 32 ? ~0u : (1u << ones) - 1;
+  }
+  return mask;
+}
+
+// The elements under ones, 0 for the others, whatever they hold. In whole words: a choice element by
+// element would break the load up that brings them.
+template <typename T, int N>
+KGEN_DEVICE Vec<T, N> masked(const Vec<T, N>& values, const Mask<T, N>& mask) {
+  Mask<T, N> kept = bits::cast<Mask<T, N>>(values);
+  KGEN_UNROLL
+  for (int w = 0; w < static_cast<int>(sizeof(T)) * N / 4; ++w) kept.words[w] &= mask.words[w];
+  return bits::cast<Vec<T, N>>(kept);
+}
+
 template <int N>
 KGEN_DEVICE float dot(const Vec<float, N>& a, const Vec<float, N>& b) {
   float sum = 0.0f;

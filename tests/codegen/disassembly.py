@@ -1,0 +1,52 @@
+"""Code objects of GPU variants, built by the real compilers, and what is in them."""
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from kgen import api, paths
+from kgen.manifest import Entry
+from kgen.variants.matrix import make_variant
+from kgen.variants.model import Variant
+
+OBJDUMP = "llvm-objdump-19"
+
+
+def variant(arch: str, op: str = "paged_attention", **params) -> Variant:
+    """A variant by its parameters; it must be accepted."""
+    catalog = api.check()
+    made = make_variant(catalog.op(op), {"arch": arch, **params}, catalog)
+    assert isinstance(made, Variant), made
+    return made
+
+
+def built(made: Variant) -> Entry:
+    (entry,) = api.build_variants([made], progress="quiet")
+    return entry
+
+
+def artefact(entry: Entry) -> Path:
+    return paths.cache_dir() / entry.artefact
+
+
+def instructions(entry: Entry, symbol: str) -> Counter[str]:
+    """How often each instruction occurs in one kernel of an AMD code object."""
+    command = [
+        OBJDUMP,
+        "-d",
+        f"--mcpu={entry.target}",
+        f"--disassemble-symbols={symbol}",
+        str(artefact(entry)),
+    ]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return Counter(re.findall(r"^\t([a-z_0-9]+)", text, re.MULTILINE))
+
+
+def has_amd() -> bool:
+    return shutil.which("clang++-19") is not None and shutil.which(OBJDUMP) is not None
+
+
+def has_nvcc() -> bool:
+    return shutil.which("nvcc") is not None or Path("/usr/local/cuda/bin/nvcc").exists()

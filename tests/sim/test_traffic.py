@@ -1,0 +1,53 @@
+"""A group's KV is read once, however many heads it has: counted by the simulator."""
+
+import ctypes
+import math
+
+import pytest
+import torch
+
+from kgen import ops
+
+LENGTHS, BLOCK, DIM, KV_HEADS = [512, 256, 1024], 16, 64, 2
+ARCH = "sim:gfx942"
+
+
+def bytes_read(name: str) -> int:
+    """What the last call of the variant read."""
+    dispatcher = ops.dispatcher()
+    kernels = {k.entry.name: k for k in dispatcher.registry.kernels("paged_attention", {})}
+    library = dispatcher.registry.load(kernels[name]).library
+    library.kgen_sim_counter.restype = ctypes.c_int64
+    return library.kgen_sim_counter(b"bytes_read")
+
+
+@pytest.mark.parametrize("partition_size", [0, 256])
+@pytest.mark.parametrize(("group", "reuse", "passes"), [(1, 1, 1), (4, 4, 1), (8, 8, 1), (12, 8, 2)])
+def test_kv_is_read_once_for_every_pass_over_a_group(group, reuse, passes, partition_size):
+    generator = torch.Generator().manual_seed(group)
+    pages = [length // BLOCK for length in LENGTHS]
+    k, v = torch.randn(2, sum(pages), BLOCK, KV_HEADS, DIM, generator=generator).half()
+    table = torch.zeros(len(LENGTHS), max(pages), dtype=torch.int32)
+    for row, own in enumerate(torch.randperm(sum(pages), generator=generator).int().split(pages)):
+        table[row, : len(own)] = own
+    q = torch.randn(len(LENGTHS), group * KV_HEADS, DIM, generator=generator).half()
+    out = ops.paged_attention(
+        q,
+        k,
+        v,
+        table,
+        torch.tensor(LENGTHS, dtype=torch.int32),
+        max_seq_len=max(LENGTHS),
+        partition_size=partition_size,
+        reuse_kv_times=reuse,
+        arch=ARCH,
+    )
+    assert out.isfinite().all()
+    kv = 2 * sum(LENGTHS) * KV_HEADS * DIM * 2
+    parts = [math.ceil(length / partition_size) if partition_size else 1 for length in LENGTHS]
+    waves = 4
+    queries = sum(parts) * passes * KV_HEADS * reuse * DIM * 2 * waves
+    tables = sum(pages) * KV_HEADS * 4
+    partial = sum(p for p in parts if p > 1) * group * KV_HEADS * (DIM + 2) * 4
+    read = bytes_read(f"paged_attention_sim_gfx942_f16_d64_b16_bshd_r{reuse}_p{partition_size}")
+    assert passes * kv <= read <= passes * (kv + tables) * 1.02 + queries + partial * 1.1
