@@ -166,7 +166,7 @@ KGEN_DEVICE void write_part(const Args& a, int seq, int head, int part, int dim,
 
 }  // namespace
 
-KGEN_KERNEL(kThreads) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(const Args a) {
+KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(const Args a) {
   const auto queries = q_of(a);
   const auto k_cache = k_cache_of(a);
   const auto v_cache = v_cache_of(a);
@@ -206,6 +206,7 @@ KGEN_KERNEL(kThreads) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(cons
     state[r] = {kgen::kMinusInfinity, 0.0f};
   }
 
+  KGEN_NO_UNROLL
   for (int start = first + wave * kWaveTokens; start < last; start += kBlockTokens) {
     const int token = start + team * kStep;  // the first of this team's step
     Vec<Element, kVector> k[kStep];
@@ -280,6 +281,7 @@ KGEN_KERNEL(kThreads) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(cons
     kgen::block_sync();
 
     const int merged_rows = rows - from < kMergeRows ? rows - from : kMergeRows;
+    KGEN_NO_UNROLL
     for (int item = kgen::thread_id(); item < merged_rows * kChunks; item += kThreads) {
       const int r = item / kChunks;
       const int out_dim = item % kChunks * kVector;
@@ -307,7 +309,7 @@ KGEN_KERNEL(kThreads) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(cons
 }
 
 // Merges the parts of the rows that have more than one. A block serves one query head of one sequence.
-KGEN_KERNEL(64) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512_combine(const Args a) {
+KGEN_KERNEL(64, 8) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512_combine(const Args a) {
   const auto tmp_out = tmp_out_of(a);
   const auto max_logits = max_logits_of(a);
   const auto exp_sums = exp_sums_of(a);
