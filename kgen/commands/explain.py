@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kgen.commands import lanes
 from kgen.commands.common import add_arch, add_build, add_json, diagnostic_json, print_json
 from kgen.commands.list import print_rejected, rejected_json
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kgen.variants.explain import Explanation
     from kgen.variants.model import Matrix
 
-SUMMARY = "say which kernel serves a call, or why a combination is rejected"
+SUMMARY = "say which kernel serves a call, why a combination is rejected, or how lanes hold a matrix"
 
 DETAILS = """\
   call      Which variant of OP serves a call of the given sizes, and how each free parameter got its
@@ -29,12 +30,14 @@ DETAILS = """\
   rejected  What BUILD makes of some values of parameters: every rule they break, with its reason, its
             place in the spec and the figures it was judged by; values that no axis of the build has;
             the combinations that are accepted.
+  lanes     How a matrix instruction of TARGET spreads its operands over lanes.
 
 examples:
   kgen explain call paged_attention --num-seqs 8 --num-heads 32 --num-kv-heads 8 --head-dim 128 \\
       --block-size 16 --dtype bf16 --layout bshd --max-seq-len 4096
   kgen explain rejected host head_dim=100
   kgen explain rejected host op=paged_attention partition_size=100 block_size=16 --json
+  kgen explain lanes gfx936 mmac_f32_16x16x16_f16
 
 exit codes: 0 explained, 1 a fault (an unknown name, a call that nothing can serve), 2 usage
 """
@@ -56,10 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rejected.add_argument("values", nargs="+", metavar="NAME=VALUE")
     add_arch(rejected)
     add_json(rejected)
+    lanes.add_arguments(kinds)
 
 
 def run(args: argparse.Namespace) -> int:
-    return _run_call(args) if args.kind == "call" else _run_rejected(args)
+    kinds = {"call": _run_call, "rejected": _run_rejected, "lanes": lanes.run}
+    return kinds[args.kind](args)
 
 
 def _run_call(args: argparse.Namespace) -> int:

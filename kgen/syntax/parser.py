@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _positions: ContextVar[Positions] = ContextVar("positions")
 
 
+@lru_cache(maxsize=4096)
 def parse_expr(text: str, span: Span | None = None) -> ast.Expr:
     """The syntax tree of `text`, which stands at `span` in its file.
 

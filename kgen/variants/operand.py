@@ -53,7 +53,7 @@ class OperandPlan:
 
 def plan_operands(instruction: MatrixInstruction) -> OperandPlan:
     """The best plan for an instruction that serves both products."""
-    return min(candidates(instruction), key=_cost)
+    return min(candidates(instruction), key=cost)
 
 
 def candidates(instruction: MatrixInstruction) -> Iterator[OperandPlan]:
@@ -66,7 +66,7 @@ def candidates(instruction: MatrixInstruction) -> Iterator[OperandPlan]:
     yield _lds_form(instruction)
 
 
-def _cost(plan: OperandPlan) -> tuple[object, ...]:
+def cost(plan: OperandPlan) -> tuple[object, ...]:
     """Registers before LDS, statistics in place, few query rows to pad, no permutation, S before St."""
     return (
         plan.form != "registers",
