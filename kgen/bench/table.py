@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def decode_table(rows: Sequence[Row]) -> Table:
-    """One line a shape; brackets hold the quartiles."""
+    """One line a shape; parentheses hold the quartiles."""
     headings = ("dtype", "layout", "page", "kernel ms", "GB/s", "ceiling", "stream", "of ceiling", "of torch")
     table = _table("paged_attention: GB/s of keys and values", (*headings, "variant"))
     table.caption = (
@@ -32,8 +32,8 @@ def decode_table(rows: Sequence[Row]) -> Table:
             f"{row.gbps(row.seconds.median):.1f}",
             f"{row.gbps(row.ceiling_seconds):.1f}",
             f"{row.gbps(row.stream_seconds):.1f}",
-            f"{share.median:.0%} [{share.low:.0%} {share.high:.0%}]",
-            f"{ratio.median:.2f}x {best} [{ratio.low:.2f} {ratio.high:.2f}]",
+            f"{share.median:.0%} ({share.low:.0%} {share.high:.0%})",
+            f"{ratio.median:.2f}x {best} ({ratio.low:.2f} {ratio.high:.2f})",
             row.variant,
         )
     return table
