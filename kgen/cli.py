@@ -16,6 +16,7 @@ from types import ModuleType
 from kgen import __version__
 from kgen.commands.common import report
 from kgen.diagnostics import KgenError
+from kgen.env import unknown_variables
 
 COMMANDS = ("check", "list", "explain", "render", "build", "test", "bench", "demo", "clean")
 
@@ -38,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = argparse.Namespace(json=False)
     try:
         args = build_parser().parse_args(argv)
+        for odd in unknown_variables():
+            print(f"kgen: warning: {odd.message}; {odd.hint}", file=sys.stderr)
         code: int = args.run(args)
         sys.stdout.flush()
         return code

@@ -274,6 +274,14 @@ def test_interrupting_is_quiet(monkeypatch, capsys):
     assert capsys.readouterr().err == "\nkgen: interrupted\n"
 
 
+def test_a_misspelt_variable_is_pointed_out(capsys, monkeypatch):
+    monkeypatch.setenv("KGEN_CHACHE_DIR", "somewhere")
+    assert main(["list", "smollm2", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "KGEN_CHACHE_DIR means nothing to kgen; did you mean KGEN_CACHE_DIR?" in err
+    assert json.loads(out)["product"] == 36
+
+
 def test_the_module_and_its_exit_code():
     assert run("--version").stdout.startswith("kgen 0.")
     done = run("list", "hst")

@@ -46,7 +46,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "integrations": ("diagnostics", "env", "layout", *RUN, "ops"),
     "demo": (*BASE, *COMPILE, *RUN, *ACROSS),
     "commands": (*BASE, *COMPILE, *RUN, *ACROSS, "demo"),
-    "cli": ("diagnostics", "commands"),
+    "cli": ("diagnostics", "env", "commands"),
     "__main__": ("cli",),
 }
 
