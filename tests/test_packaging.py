@@ -64,7 +64,8 @@ def test_the_wheel_carries_every_template_and_spec(wheel):
         wanted = {f"kgen/_data/{name}" for name in shipped(folder)}
         assert len(wanted) > 5
         assert wanted <= names
-    assert {"kgen/py.typed", "kgen/syntax/expr.lark", "kgen/dispatch/binding.cpp"} <= names
+    assert {"kgen/py.typed", "kgen/syntax/expr.lark"} <= names
+    assert any(name.endswith("/binding.cpp") for name in names)
 
 
 def test_the_wheel_carries_nothing_else(wheel):
