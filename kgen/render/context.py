@@ -9,11 +9,13 @@ k_order v_order                      axis orders of the caches (only with a know
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
 kernels                              the launches of a GPU variant: symbol, x, y, z, block
+products(dtype)                      the matrix instruction and plans of both products; None without one
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
@@ -22,6 +24,7 @@ from kgen.render.abi import args_struct
 from kgen.render.index import Indexer
 from kgen.render.launch import kernels_of
 from kgen.variants.model import Variant
+from kgen.variants.products import plan_products
 
 CTYPES: Mapping[str, str] = {
     "f32": "float",
@@ -69,6 +72,7 @@ def context(variant: Variant) -> dict[str, Any]:
         "ctype": ctype,
         "index": indexer.index,
         "extent": indexer.extent,
+        "products": partial(plan_products, variant.target),
     }
     for cache in ("k", "v"):
         order = indexer.order(cache)

@@ -16,6 +16,7 @@ from kgen.spec.model import GridSpec
 from kgen.syntax.ast import Attr, Expr, Float, Int, Name, names_of, rebuild
 from kgen.variants.model import Variant
 from kgen.variants.policy import code_of
+from kgen.variants.resources import launched
 from kgen.variants.rules import family_group
 from kgen.variants.scope import Scope
 
@@ -51,15 +52,9 @@ def _kernel(variant: Variant, grid: GridSpec) -> Kernel:
 
 
 def _grids(variant: Variant) -> list[GridSpec]:
-    group = family_group(variant.target)
-    if group == "cpu":
+    if family_group(variant.target) == "cpu":
         return []
-    scope = Scope(variant.op, variant.params, variant.target)
-    return [
-        grid
-        for name, grid in variant.op.grids.items()
-        if name.partition("_")[0] == group and (grid.when is None or evaluate_expr(grid.when, scope))
-    ]
+    return launched(variant.op, Scope(variant.op, variant.params, variant.target))
 
 
 def _symbol(variant: Variant, grid: GridSpec) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kgen.diagnostics import Span
 from kgen.manifest import Scalar
 from kgen.spec.model import OpSpec, TargetSpec
+from kgen.variants.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Variant:
     params: Mapping[str, Scalar]
     lets: Mapping[str, Scalar]
     simulated: bool = False  # arch was sim:<target>
+    resources: Resources | None = None  # what it will take of a GPU; None on a CPU
 
 
 @dataclass(frozen=True)
