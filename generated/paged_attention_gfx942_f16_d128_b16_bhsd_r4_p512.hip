@@ -118,11 +118,12 @@ KGEN_DEVICE Global<float> tmp_out_of(const Args& a) {
 
 KGEN_DEVICE int parts_of(int length) { return (length + kPartition - 1) / kPartition; }
 
-// The tokens of a sequence. A length past the table or the workspace is reported and read as none.
+// The tokens of a sequence. A length past the table or the workspace, or in a pool without pages, is reported and read
+// as none.
 KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) {
   const auto seq_lens = seq_lens_of(a);
   const int length = kgen::uniform(seq_lens.load(seq));
-  const int64_t held = a.max_pages * kBlockSize;
+  const int64_t held = a.num_blocks > 0 ? a.max_pages * kBlockSize : 0;
   const int64_t limit = a.max_seq_len < held ? a.max_seq_len : held;
   bad = length < 0 || length > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);

@@ -16,7 +16,8 @@ import torch
 
 from kgen import env
 from kgen.diagnostics import KgenError
-from kgen.dispatch import cuda
+from kgen.dispatch import cuda, hip
+from kgen.dispatch.driver import Driver, Grid, Kernel
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Built, Names
 from kgen.dispatch.workspace import Workspaces
@@ -35,21 +36,29 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 class Step:
     """One kernel of a plan, ready to start."""
 
-    kernel: cuda.Kernel
-    grid: tuple[int, int, int]
+    kernel: Kernel
+    grid: Grid
     block: int
     dynamic_lds: int
 
 
+def is_gpu(device: str) -> bool:
+    """Whether tensors on this device are for a `Launcher`. torch calls AMD's devices `cuda` too."""
+    return device.startswith("cuda")
+
+
 def arch_of(device: str) -> str:
-    """The target of a CUDA device: `sm_90`."""
+    """The target a GPU is: `sm_90`, `gfx942`, `gfx936`."""
+    if torch.version.hip:
+        name: str = torch.cuda.get_device_properties(device).gcnArchName
+        return name.partition(":")[0]
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm_{major}{minor}"
 
 
-def is_gpu(device: str) -> bool:
-    """Whether tensors on this device are for a `Launcher`."""
-    return device.startswith("cuda")
+def driver() -> Driver:
+    """The driver torch's GPUs need. Raises KgenError (K526) where it is not installed."""
+    return hip.driver() if torch.version.hip else cuda.driver()
 
 
 def steps(built: Built, image: bytes, names: Names, device: int) -> tuple[Step, ...]:
@@ -58,16 +67,16 @@ def steps(built: Built, image: bytes, names: Names, device: int) -> tuple[Step, 
     launch: Launch | None = built.entry.launch
     while launch is not None:
         symbol = launch.symbol or built.entry.symbol
-        kernel = cuda.load(image, symbol, device, launch.dynamic_lds)
+        kernel = driver().load(image, symbol, device, launch.dynamic_lds)
         grid = _grid(built.entry.name, launch, names)
         found.append(Step(kernel, grid, launch.block, launch.dynamic_lds))
         launch = launch.then
     return tuple(found)
 
 
-def _grid(name: str, launch: Launch, names: Names) -> tuple[int, int, int]:
+def _grid(name: str, launch: Launch, names: Names) -> Grid:
     x, y, z = (int(evaluate(code, names)) for code in launch.grid)
-    for size, limit, axis in zip((x, y, z), cuda.MAX_GRID, "xyz", strict=True):
+    for size, limit, axis in zip((x, y, z), Driver.MAX_GRID, "xyz", strict=True):
         if size > limit:
             raise fault("K517", f"{name} needs {size} blocks along {axis}; the device allows {limit}")
     return x, y, z
@@ -136,6 +145,7 @@ class Launcher:
     _entry: Any = field(init=False)  # a ctypes function
 
     def __post_init__(self) -> None:
+        self._driver = driver()
         self._block_type = ctypes.c_int64 * len(self.policy.words)
         self._aligned = row_words(self.policy, "pointer")
         self._error = self.errors.address(self.policy.op, self.device)
@@ -164,7 +174,7 @@ class Launcher:
             for place, offset in self.workspace_places:
                 words[place] = base + offset
         for step in self.steps:
-            cuda.launch(step.kernel, step.grid, step.block, step.dynamic_lds, words, stream)
+            self._driver.launch(step.kernel, step.grid, step.block, step.dynamic_lds, words, stream)
         if not env.check() or torch.cuda.is_current_stream_capturing():
             return 0
         words[_ERROR] = host_error

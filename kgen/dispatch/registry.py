@@ -24,7 +24,7 @@ from kgen.manifest_read import read_library
 
 FILE = "library.json"
 HOST_KINDS = ("cpu", "sim")
-GPU_KINDS = ("cuda",)
+GPU_KINDS = ("cuda", "hip")
 LOADABLE = (*HOST_KINDS, *GPU_KINDS)
 
 

@@ -67,7 +67,7 @@ def test_a_variable_set_later_counts_and_one_that_is_unset_too(compiler, folder,
     [
         ({}, {"spec_hash": "toy-spec-0"}, "built from another spec of toy (toy-spec-0; now toy-spec-1)"),
         ({"requires": ("toy1", "avx9")}, {}, "this machine lacks avx9"),
-        ({"kind": "hip"}, {}, "kind 'hip' is not launched on this machine"),
+        ({"kind": "npu"}, {}, "kind 'npu' is not launched on this machine"),
     ],
 )
 def test_what_does_not_fit_is_passed_over_with_a_reason(compiler, folder, monkeypatch, entry, policy, reason):
