@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from kgen import env
-from kgen.diagnostics import KgenError
 from kgen.dispatch import cuda, hip
 from kgen.dispatch.driver import Driver, Grid, Kernel
 from kgen.dispatch.errors import fault
@@ -54,6 +53,12 @@ def arch_of(device: str) -> str:
         return name.partition(":")[0]
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm_{major}{minor}"
+
+
+def stream_of(device: int) -> int:
+    """The handle of torch's current stream."""
+    stream: int = torch._C._cuda_getCurrentRawStream(device)
+    return stream
 
 
 def driver() -> Driver:
@@ -141,7 +146,7 @@ class Launcher:
     errors: ErrorWords
     workspace_size: int
     workspace_places: tuple[tuple[int, int], ...]
-    raised: KgenError | None = None
+    raised: Exception | None = None
     _entry: Any = field(init=False)  # a ctypes function
 
     def __post_init__(self) -> None:
@@ -159,7 +164,7 @@ class Launcher:
     def _run(self, block: int) -> int:
         try:
             return self._launch(self._block_type.from_address(block))
-        except KgenError as error:  # an exception must not leave a C callback
+        except Exception as error:  # none may leave a C callback; the caller raises it
             self.raised = error
             return RAISED
 
@@ -168,7 +173,7 @@ class Launcher:
             if words[place] % ALIGNMENT:
                 return _report(words, ERRORS["alignment"], place, ALIGNMENT, words[place])
         host_error, words[_ERROR] = words[_ERROR], self._error
-        stream = torch._C._cuda_getCurrentRawStream(self.device)
+        stream = stream_of(self.device)
         if self.workspace_size:
             base = self.workspaces.address(self.workspace_size, f"cuda:{self.device}", stream)
             for place, offset in self.workspace_places:
