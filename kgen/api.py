@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -154,14 +155,15 @@ def build_binding() -> Path | None:
     headers = python_headers()
     if headers is None:
         return None
-    source = Path(__file__).parent / "dispatch" / "binding.cpp"
+    folder = Path(__file__).parent / "dispatch" / "binding"
+    own = hashlib.sha256((folder / "signature.hpp").read_bytes()).hexdigest()
     return build_shared(
-        source.read_text(encoding="utf-8"),
+        (folder / "binding.cpp").read_text(encoding="utf-8"),
         "kgen_binding",
         ("-O1",),
         symbol="PyInit_kgen_binding",
-        includes=headers,
-        identity=python_identity(),
+        includes=[folder, *headers],
+        identity=f"{python_identity()} {own}",
         progress=_LogLine(),
         compile=env.jit(),
     )

@@ -69,6 +69,11 @@ def load_binding(path: Path) -> ModuleType:
     return module
 
 
+def exchange_table() -> object:
+    """Torch's DLPack exchange table; None in a torch that has none."""
+    return getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+
+
 def compiled_caller(binding: ModuleType, signature: Signature, services: Services) -> Any:
     """A caller of the compiled binding: a built-in function."""
 
@@ -81,7 +86,7 @@ def compiled_caller(binding: ModuleType, signature: Signature, services: Service
         "keywords": len(signature.keywords),
         "environment": signature.environment,
         "tensor_types": _TENSOR_TYPES,
-        "exchange": getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
+        "exchange": exchange_table(),
         "make_plan": make_plan,
         "fail": services.fail,
         "workspace": services.workspace,

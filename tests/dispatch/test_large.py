@@ -5,7 +5,7 @@ The memory is reserved but hardly touched, so that it costs address space and a 
 
 import pytest
 import torch
-from test_ops import BLOCK, BSHD, HEAD_DIM, close
+from batch import BLOCK, BSHD, HEAD_DIM, close
 
 from kgen import ops, reference
 

@@ -78,6 +78,19 @@ def test_every_word(call):
     assert [seen[name] for name in facts] == [len(WORDS), 3, 8, 5, 2, 4, 1, 1]
 
 
+def test_tensors_of_a_torch_without_an_exchange_table(compiler, monkeypatch):
+    monkeypatch.setattr(launch, "exchange_table", lambda: None)
+    call = toy_dispatcher(compiler, {}, {"reuse": 8}).caller(OPERATOR)
+    wide = torch.randn(3, 16, 8)
+    for x, heads in ((wide[:, :8], 8), (wide, 16), (wide[:, 8:], 8)):
+        values = arguments(x=x)
+        seen = words_of(call, values)
+        assert (seen["x"], seen["x_stride_row"], seen["num_heads"]) == (x.data_ptr(), 128, heads)
+    half = arguments(dtype=torch.float16)
+    words_of(call, half)  # another dtype is another plan, and here another kernel
+    assert [params["dtype"] for params in compiler.built] == ["f16"]
+
+
 def test_a_kept_plan_takes_new_pointers_and_scalars(call):
     first, second = arguments(), arguments(scale=0.75)
     words_of(call, first)

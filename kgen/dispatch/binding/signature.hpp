@@ -1,0 +1,245 @@
+// What a call is, as far as its plan depends on it: a key of integers read from Python arguments.
+//
+// Tensors are read through torch's DLPack exchange table where torch has one, else through their
+// Python attributes; nothing of torch is linked.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern char** environ;
+
+namespace kgen {
+
+namespace py = pybind11;
+
+constexpr int kMaxWords = 256;  // of a key or a block; what is larger goes the slow way
+constexpr int kMaxAxes = 8;
+constexpr int64_t kAbsent = INT64_MIN;
+
+inline py::object steal(PyObject* object) { return py::reinterpret_steal<py::object>(object); }
+
+// ---- DLPack's exchange table, as far as it is used here (dlpack.h of version 1) -----------------
+
+struct DlDataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+
+struct DlTensor {
+  void* data;
+  int32_t device_type;
+  int32_t device_id;
+  int32_t ndim;
+  DlDataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+
+struct DlExchange {
+  uint32_t major;
+  uint32_t minor;
+  void* previous;
+  void* allocate;
+  void* managed_from_object;
+  void* managed_to_object;
+  int (*tensor_from_object)(void* object, DlTensor* out);
+  void* current_stream;
+};
+
+constexpr uint32_t kDlMajor = 1;
+
+// ---- Keys ---------------------------------------------------------------------------------------
+
+struct Key {
+  int64_t word[kMaxWords];
+  int size = 0;
+  bool fits = true;
+
+  void put(int64_t value) {
+    if (size < kMaxWords) {
+      word[size++] = value;
+    } else {
+      fits = false;
+    }
+  }
+  uint64_t hash() const {
+    uint64_t h = 1469598103934665603ull;
+    for (int i = 0; i < size; ++i) {
+      h = (h ^ static_cast<uint64_t>(word[i])) * 1099511628211ull;
+      h ^= h >> 29;
+    }
+    return h;
+  }
+};
+
+inline uint64_t hash_text(uint64_t h, const char* text) {
+  for (; *text; ++text) h = (h ^ static_cast<unsigned char>(*text)) * 1099511628211ull;
+  return h;
+}
+
+struct Scalar {
+  bool is_float;
+  bool steers;  // some expression of the policy uses it
+};
+
+// Reads the arguments of one operator, (*tensors, *scalars, *keywords).
+class Reader {
+ public:
+  explicit Reader(const py::dict& from)
+      : tensors_(from["tensors"].cast<int>()), keywords_(from["keywords"].cast<int>()) {
+    for (py::handle kind : from["scalars"]) {
+      scalars_.push_back({kind[py::int_(0)].cast<bool>(), kind[py::int_(1)].cast<bool>()});
+    }
+    for (py::handle name : from["environment"]) environment_.push_back(name.cast<std::string>() + "=");
+    for (py::handle type : from["tensor_types"]) {
+      tensor_types_.push_back(py::reinterpret_borrow<py::object>(type));
+    }
+    if (arguments() > kMaxWords) throw py::value_error("too many arguments");
+    const py::object exchange = from["exchange"];
+    if (!exchange.is_none()) {
+      auto* table = static_cast<DlExchange*>(PyCapsule_GetPointer(exchange.ptr(), "dlpack_exchange_api"));
+      if (table == nullptr) throw py::error_already_set();
+      if (table->major == kDlMajor) read_ = table->tensor_from_object;
+    }
+  }
+
+  int tensors() const { return tensors_; }
+  int scalars() const { return static_cast<int>(scalars_.size()); }
+  int keywords() const { return keywords_; }
+  int arguments() const { return tensors() + scalars() + keywords(); }
+
+  // False where the arguments are not plain ones and torch's dispatcher must see the call.
+  bool read(PyObject* const* args, Key& key, void** pointers, int64_t* values) const {
+    key.put(fingerprint());
+    const bool plain = read_tensors(args, key, pointers) && read_scalars(args + tensors_, key, values) &&
+                       read_keywords(args + tensors_ + scalars(), key) && key.fits;
+    if (!plain) PyErr_Clear();
+    return plain;
+  }
+
+ private:
+  // The variables that steer a call, by content: KGEN_* and those the operator's rules name.
+  int64_t fingerprint() const {
+    uint64_t h = 7;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+      if (steers(*entry)) h += hash_text(1469598103934665603ull, *entry);
+    }
+    return static_cast<int64_t>(h);
+  }
+
+  bool steers(const char* entry) const {
+    if (std::strncmp(entry, "KGEN_", 5) == 0) return true;
+    for (const auto& name : environment_) {
+      if (entry[0] == name[0] && std::strncmp(entry, name.data(), name.size()) == 0) return true;
+    }
+    return false;
+  }
+
+  bool is_tensor(PyObject* object) const {
+    for (const auto& type : tensor_types_) {
+      if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.ptr()) return true;
+    }
+    return false;
+  }
+
+  bool read_tensors(PyObject* const* args, Key& key, void** pointers) const {
+    for (int i = 0; i < tensors_; ++i) {
+      pointers[i] = nullptr;
+      if (args[i] == Py_None) {
+        key.put(kAbsent);
+      } else if (!is_tensor(args[i]) || !read_tensor(args[i], key, pointers[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool read_tensor(PyObject* tensor, Key& key, void*& pointer) const {
+    return read_ != nullptr ? read_exchanged(tensor, key, pointer) : read_attributes(tensor, key, pointer);
+  }
+
+  bool read_exchanged(PyObject* tensor, Key& key, void*& pointer) const {
+    DlTensor t;
+    if (read_(tensor, &t) != 0 || t.ndim > kMaxAxes) return false;
+    key.put(static_cast<int64_t>(t.ndim) | static_cast<int64_t>(t.dtype.code) << 8 |
+            static_cast<int64_t>(t.dtype.bits) << 16 | static_cast<int64_t>(t.device_type) << 24 |
+            static_cast<int64_t>(t.device_id) << 40);
+    for (int a = 0; a < t.ndim; ++a) key.put(t.shape[a]);
+    for (int a = 0; a < t.ndim; ++a) key.put(t.strides[a]);
+    pointer = static_cast<char*>(t.data) + t.byte_offset;
+    return true;
+  }
+
+  static bool read_attributes(PyObject* tensor, Key& key, void*& pointer) {
+    static PyObject* const names[] = {intern("is_cpu"), intern("dtype"), intern("shape"), intern("stride"),
+                                      intern("data_ptr")};
+    const py::object cpu = steal(PyObject_GetAttr(tensor, names[0]));
+    const py::object dtype = steal(PyObject_GetAttr(tensor, names[1]));
+    const py::object shape = steal(PyObject_GetAttr(tensor, names[2]));
+    if (cpu.ptr() != Py_True || !dtype || !shape || !PyTuple_Check(shape.ptr())) return false;
+    const py::object strides = steal(PyObject_CallMethodNoArgs(tensor, names[3]));
+    const py::object address = steal(PyObject_CallMethodNoArgs(tensor, names[4]));
+    if (!strides || !address || PyTuple_GET_SIZE(shape.ptr()) > kMaxAxes) return false;
+    key.put(static_cast<int64_t>(PyTuple_GET_SIZE(shape.ptr())));
+    key.put(reinterpret_cast<int64_t>(dtype.ptr()));
+    put_tuple(shape.ptr(), key);
+    put_tuple(strides.ptr(), key);
+    pointer = reinterpret_cast<void*>(PyLong_AsUnsignedLongLong(address.ptr()));
+    return PyErr_Occurred() == nullptr;
+  }
+
+  static PyObject* intern(const char* name) { return PyUnicode_InternFromString(name); }
+  static void put_tuple(PyObject* tuple, Key& key) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      key.put(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+    }
+  }
+
+  bool read_scalars(PyObject* const* args, Key& key, int64_t* values) const {
+    for (size_t i = 0; i < scalars_.size(); ++i) {
+      if (args[i] == Py_None) {
+        key.put(kAbsent);
+        continue;
+      }
+      if (!read_scalar(args[i], scalars_[i].is_float, values[i])) return false;
+      key.put(scalars_[i].steers ? values[i] : 0);
+    }
+    return true;
+  }
+
+  static bool read_scalar(PyObject* object, bool is_float, int64_t& value) {
+    if (is_float) {
+      const double number = PyFloat_Check(object) ? PyFloat_AS_DOUBLE(object) : PyFloat_AsDouble(object);
+      std::memcpy(&value, &number, sizeof(value));
+    } else {
+      if (!PyLong_CheckExact(object)) return false;
+      value = PyLong_AsLongLong(object);
+    }
+    return PyErr_Occurred() == nullptr;
+  }
+
+  bool read_keywords(PyObject* const* args, Key& key) const {
+    for (int i = 0; i < keywords_; ++i) {
+      const Py_hash_t hash = args[i] == Py_None ? 0 : PyObject_Hash(args[i]);
+      if (hash == -1) return false;
+      key.put(hash);
+    }
+    return true;
+  }
+
+  int tensors_;
+  std::vector<Scalar> scalars_;
+  int keywords_;
+  std::vector<std::string> environment_;
+  std::vector<py::object> tensor_types_;
+  int (*read_)(void*, DlTensor*) = nullptr;
+};
+
+}  // namespace kgen
