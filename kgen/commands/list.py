@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kgen.commands.common import add_arch, add_build, add_json, console, print_json
+from kgen.commands.resources import built_entries, resource_row, resources_json
 
 if TYPE_CHECKING:
-    from kgen.manifest import Scalar
+    from kgen.manifest import Entry
     from kgen.variants.model import Matrix, Rejected, Variant
 
 SUMMARY = "show the variants of a build, accepted and rejected"
@@ -22,7 +23,7 @@ rejected with the rule that rejects it; accepted + rejected is always the whole 
 examples:
   kgen list host
   kgen list specs/builds/host.yaml --rejected
-  kgen list host --resources          what the compiler made of each (after kgen build)
+  kgen list amd --resources           what is planned for each beside what the compiler made
   kgen list host --json | jq '.accepted[].name'
 
 exit codes: 0 done, 1 a fault in a spec, 2 usage
@@ -33,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_build(parser)
     parser.add_argument("--op", metavar="OP", help="only the variants of this operator")
     parser.add_argument("--rejected", action="store_true", help="the rejected combinations, with the rule")
-    parser.add_argument("--resources", action="store_true", help="add what is known of each built kernel")
+    parser.add_argument(
+        "--resources",
+        action="store_true",
+        help="add what each kernel takes: planned, and real once it is built",
+    )
     add_arch(parser)
     add_json(parser)
 
@@ -44,34 +49,24 @@ def run(args: argparse.Namespace) -> int:
     matrix = api.expand(args.build, args.arch)
     accepted = [v for v in matrix.accepted if args.op in (None, v.op.name)]
     rejected = [r for r in matrix.rejected if args.op in (None, r.op)]
-    resources = built_resources(matrix.build) if args.resources else {}
+    entries = built_entries(matrix.build) if args.resources else None
     if args.json:
-        print_json(_document(matrix, accepted, rejected, resources))
+        print_json(_document(matrix, accepted, rejected, entries or {}))
     elif args.rejected:
         for entry in rejected:
             print_rejected(entry, title=f"{entry.name}\n    {entry.rule}")
         print(f"{len(rejected)} of {matrix.product} combinations are rejected")
     else:
-        _print_accepted(accepted, resources, with_resources=args.resources)
+        _print_accepted(accepted, entries)
         _print_totals(matrix, accepted)
     return 0
-
-
-def built_resources(build: str) -> Mapping[str, Mapping[str, Scalar]]:
-    """What the last `kgen build` of this build noted of each kernel, by name; empty before one."""
-    from kgen.manifest_read import read_library
-    from kgen.paths import cache_dir
-
-    file = cache_dir() / "libraries" / f"{build}.json"
-    entries = read_library(file).entries if file.exists() else ()
-    return {e.name: {**e.resources, "compile_seconds": round(e.compile_seconds, 2)} for e in entries}
 
 
 def _document(
     matrix: Matrix,
     accepted: Sequence[Variant],
     rejected: Sequence[Rejected],
-    resources: Mapping[str, Mapping[str, Scalar]],
+    entries: Mapping[str, Entry],
 ) -> Mapping[str, Any]:
     return {
         "build": matrix.build,
@@ -82,7 +77,7 @@ def _document(
                 "op": v.op.name,
                 "target": v.target.name,
                 "params": dict(v.params),
-                "resources": dict(resources.get(v.name, {})),
+                **resources_json(v, entries.get(v.name)),
             }
             for v in accepted
         ],
@@ -103,26 +98,25 @@ def rejected_json(rejected: Rejected) -> Mapping[str, Any]:
     }
 
 
-def _print_accepted(
-    accepted: Sequence[Variant], resources: Mapping[str, Mapping[str, Scalar]], *, with_resources: bool
-) -> None:
+def _print_accepted(accepted: Sequence[Variant], entries: Mapping[str, Entry] | None) -> None:
+    """A table of the variants; with the built `entries`, of what each takes: planned / real."""
     from rich.table import Table
 
-    columns = sorted({key for row in resources.values() for key in row})
+    rows = [{} if entries is None else resource_row(v, entries.get(v.name)) for v in accepted]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("variant", no_wrap=True)
-    table.add_column("operator")
-    table.add_column("target")
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
-    for variant in accepted:
-        row = resources.get(variant.name, {})
-        cells = [str(row.get(column, "-")) for column in columns]
-        table.add_row(variant.name, variant.op.name, variant.target.name, *cells)
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    for column in ["operator", "target"] if entries is None else columns:
+        table.add_column(column, no_wrap=True, justify="left" if entries is None else "right")
+    for variant, row in zip(accepted, rows, strict=True):
+        named = [variant.op.name, variant.target.name]
+        table.add_row(variant.name, *(named if entries is None else (row.get(name, "-") for name in columns)))
     console().print(table)
-    missing = sum(variant.name not in resources for variant in accepted)
-    if with_resources and missing:
-        print(f"\n{missing} of these are not built yet: kgen build")
+    if entries is not None:
+        print("\nLDS, registers and waves of a compute unit: planned / real")
+    missing = sum(variant.name not in entries for variant in accepted) if entries is not None else 0
+    if missing:
+        print(f"{missing} of these are not built yet: kgen build")
 
 
 def print_rejected(entry: Rejected, title: str) -> None:
