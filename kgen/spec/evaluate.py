@@ -8,7 +8,7 @@ from typing import Any
 
 from kgen.diagnostics import KgenError, Span
 from kgen.layout import attributes
-from kgen.manifest import Scalar
+from kgen.manifest import Code, Scalar
 from kgen.semantics import EvaluationError, evaluate
 from kgen.spec.model import Let, OpSpec, TargetSpec
 from kgen.syntax.ast import Expr, Name, rebuild, to_code
@@ -19,13 +19,23 @@ def evaluate_expr(expr: Expr, env: Mapping[str, Any]) -> Scalar:
 
     Raises `KgenError` at the part of the expression that has no value.
     """
-    spans: dict[int, Span] = {}
-    code = to_code(expr, spans)
+    code, spans = _compiled(expr)
     try:
         return evaluate(code, env)
     except EvaluationError as error:
         span = spans.get(id(error.code), expr.span)
         raise KgenError(replace(d, span=span) for d in error.diagnostics) from None
+
+
+def _compiled(expr: Expr) -> tuple[Code, Mapping[int, Span]]:
+    """The code of an expression and the span of each part of it, kept with the node: a rule is
+    evaluated for every combination of a matrix."""
+    kept = expr.__dict__.get("_compiled")
+    if kept is None:
+        spans: dict[int, Span] = {}
+        kept = expr.__dict__["_compiled"] = to_code(expr, spans), spans
+    code, spans = kept
+    return code, spans
 
 
 def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
