@@ -11,9 +11,10 @@ DECODE = [{"layout": "bhsd", **BHSD}, {"layout": "vllm", **VLLM}]
 FORBIDDEN = ("flat_", "scratch_", "global_load_ushort", "global_load_short", "v_readlane", "s_trap")
 
 
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
 @pytest.mark.parametrize("params", DECODE, ids=lambda params: params["layout"])
-def test_decode_reads_kv_16_bytes_at_a_time_and_spills_nothing(params):
-    made = variant("gfx942", **params)
+def test_decode_reads_kv_16_bytes_at_a_time_and_spills_nothing(arch, params):
+    made = variant(arch, **params)
     entry = built(made)
     assert entry.resources["spills"] == entry.resources["scratch_bytes"] == 0
     assert entry.resources["lds_bytes"] == made.lets["lds_bytes"]
