@@ -8,10 +8,11 @@ an operator by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kgen.diagnostics import Collector, KgenError, choice_hint
 from kgen.dispatch import codes
-from kgen.dispatch.model import Bound, Call, View
+from kgen.dispatch.model import Bound, Call, Names, View
 from kgen.layout import TensorOrder
 from kgen.manifest import ArgumentRule, AxisRule, Code, Policy, Scalar
 from kgen.semantics import DTYPES, evaluate
@@ -30,6 +31,24 @@ def bind(policy: Policy, call: Call) -> Bound:
     binder.same_device()
     binder.finish()
     return binder.bound()
+
+
+def with_scalars(policy: Policy, bound: Bound, call: Call) -> Bound:
+    """A call like a bound one in all but its scalars. Guards on those are left to selection."""
+    ints = {rule.name for rule in policy.arguments if rule.kind == "int"}
+    given = {name: value for name, value in call.scalars.items() if name in ints and value is not None}
+    fixed = {name: value for name, value in bound.names.items() if name not in ints}
+    return replace(bound, names={**fixed, **given}, scalars=call.scalars)
+
+
+def check_pending(policy: Policy, bound: Bound, facts: Names) -> None:
+    """Check the axes that had to wait for derived facts. Raises KgenError (K512)."""
+    found = Collector()
+    for place, size, extent in bound.pending:
+        expected = evaluate(size, facts)
+        if expected != extent:
+            found.add("K512", f"{policy.op}: {place} is {extent}; it must be {expected}")
+    found.check()
 
 
 class _Binder:
@@ -89,14 +108,9 @@ class _Binder:
             self.fail("K514", f"the arguments are on different devices: {where}")
 
     def finish(self) -> None:
-        """Sizes that named facts unknown when their argument was bound."""
-        names = dict(self.names)
+        """Raise what was found; where nothing was, the guards have their say first."""
         if not self.found:
-            codes.check_guards(self.policy, names, set())
-            codes.extend(names, self.policy.facts)
-        for place, size, extent in self.later:
-            if codes.known(size, names):
-                self._expect(place, size, extent, names)
+            codes.check_guards(self.policy, self.names, set())
         self.found.check()
 
     def bound(self) -> Bound:
@@ -109,6 +123,7 @@ class _Binder:
             absent=frozenset(self.absent),
             device=device,
             policy=self.call.policy,
+            pending=tuple(self.later),
         )
 
     def _dtype(self, rule: ArgumentRule, view: View) -> None:
@@ -136,7 +151,7 @@ class _Binder:
         for axis, extent in zip(order.axes, view.shape, strict=True):
             place = f"{rule.name} axis {axis}"
             if axis == "inner":
-                self._expect(place, ["int", width], extent, self.names)
+                self._expect(place, ["int", width], extent)
             elif axis == "dim" and width > 1:
                 self._define("head_dim", extent * width, f"{place} x {width}")
             else:
@@ -175,7 +190,7 @@ class _Binder:
         if axis.size[0] == "name" and self._defines(axis.size[1]):
             self._define(axis.size[1], extent, place)
         elif codes.known(axis.size, self.names):
-            self._expect(place, axis.size, extent, self.names)
+            self._expect(place, axis.size, extent)
         else:
             self.later.append((place, axis.size, extent))
 
@@ -192,8 +207,8 @@ class _Binder:
             self.origin[name] = place
             self._legal(name, value, f"{place} is ")
 
-    def _expect(self, place: str, size: Code, extent: int, names: Mapping[str, Scalar]) -> None:
-        expected = evaluate(size, names)
+    def _expect(self, place: str, size: Code, extent: int) -> None:
+        expected = evaluate(size, self.names)
         if expected != extent:
             self.fail("K512", f"{place} is {extent}; it must be {expected}")
 

@@ -16,10 +16,10 @@ from kgen import env
 from kgen.diagnostics import KgenError
 from kgen.dispatch import codes, gpu, launch
 from kgen.dispatch.arguments import bound_sizes, call_of, shapes_of
-from kgen.dispatch.bind import bind
+from kgen.dispatch.bind import bind, check_pending, with_scalars
 from kgen.dispatch.errors import fault, kernel_fault
 from kgen.dispatch.missing import missing_variant
-from kgen.dispatch.model import Bound, Built, Compiler, Names, Selection, Tuning
+from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning
 from kgen.dispatch.operators import Operator
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
@@ -28,6 +28,8 @@ from kgen.dispatch.workspace import Workspaces
 from kgen.manifest import Policy
 
 log = logging.getLogger("kgen")
+
+MAX_BOUNDS = 256
 
 
 class Dispatcher:
@@ -40,6 +42,7 @@ class Dispatcher:
         self.errors = gpu.ErrorWords()
         self.registry = Registry(compiler.features, self.policy)
         self._policies: dict[str, Policy] = {}
+        self._bounds: dict[object, Bound] = {}
         self._calls: dict[str, ctypes.c_int64] = {}
         self._lock = threading.RLock()
         self._binding: ModuleType | None = None
@@ -110,7 +113,7 @@ class Dispatcher:
     def plan(self, operator: Operator, *arguments: Any) -> Plan:
         """The plan of a call. Raises KgenError where nothing can run it."""
         policy = self.policy(operator.name)
-        bound = bind(policy, call_of(operator, arguments))
+        bound = self._bind(policy, call_of(operator, arguments))
         _check_absent(policy, bound)
         if nothing_to_do(policy, shapes_of(operator, arguments)):
             return Plan(policy, None, bound.names, 0, (), {}, {})
@@ -118,6 +121,7 @@ class Dispatcher:
             raise fault("K514", f"{policy.op}: there are no kernels for device {bound.device}")
         with self._lock:
             selection, loaded = self._kernel(policy, bound)
+        check_pending(policy, bound, selection.names)
         workspace = workspace_of(policy, selection.names)
         pointers = places(policy, "pointer")
         plan = Plan(
@@ -168,6 +172,21 @@ class Dispatcher:
         name = selection.kernel.entry.name if selection.kernel else ""
         with self._lock:
             return self._calls.setdefault(name, ctypes.c_int64())
+
+    def _bind(self, policy: Policy, call: Call) -> Bound:
+        """`bind`, done once for calls that differ in scalars only, as the steps of a decode loop do."""
+        keywords = tuple((type(value), value) for value in call.keywords.values())
+        key = (policy.op, tuple(call.tensors.values()), keywords, call.policy)
+        try:
+            held = self._bounds.get(key)
+        except TypeError:  # a keyword that cannot be hashed cannot be right: let `bind` say so
+            return bind(policy, call)
+        if held is None:
+            held = bind(policy, call)
+            if len(self._bounds) >= MAX_BOUNDS:
+                self._bounds.clear()
+            self._bounds[key] = held
+        return with_scalars(policy, held, call)
 
     def choose(self, policy: Policy, bound: Bound) -> Selection:
         """The variant for a bound call, built or not (`explain` shows it). Raises K51x."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kgen.diagnostics import Diagnostic
-from kgen.manifest import Entry, Policy, Scalar
+from kgen.manifest import Code, Entry, Policy, Scalar
 
 Names = Mapping[str, Scalar]
 """Values of parameters and facts by name."""
@@ -43,8 +43,8 @@ class Call:
 @dataclass(frozen=True)
 class Bound:
     """A call whose arguments fit the spec. `names` holds the parameters and facts they fix,
-    `requested` the free parameters the caller insists on, `strides` those of each argument
-    by axis."""
+    `requested` the free parameters the caller insists on, `strides` those of each argument by axis.
+    `pending` are axes whose size is a fact derived later: (place, size, extent)."""
 
     names: Names
     requested: Names
@@ -53,6 +53,7 @@ class Bound:
     absent: frozenset[str]
     device: str
     policy: str | None = None
+    pending: tuple[tuple[str, Code, int], ...] = ()
 
 
 @dataclass(frozen=True)

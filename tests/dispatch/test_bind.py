@@ -1,11 +1,14 @@
 """What the arguments of a call say, and every way they can disagree with the spec."""
 
+from dataclasses import replace
+
 import pytest
 from toy import POLICY
 
 from kgen.diagnostics import KgenError
-from kgen.dispatch.bind import bind, byte_view, overlaps
+from kgen.dispatch.bind import bind, byte_view, check_pending, overlaps
 from kgen.dispatch.model import Call, View
+from kgen.manifest import ArgumentRule, AxisRule
 
 
 def tensor(*shape, dtype="f32", strides=None, device="cpu"):
@@ -155,6 +158,15 @@ def test_guards_speak_before_facts_divide():
         ("K515", "toy: num_heads must be a multiple of num_kv_heads (num_heads = 8, num_kv_heads = 0)")
     ]
     assert messages(scalars={"limit": -1}) == [("K515", "toy: limit is a length (limit = -1)")]
+
+
+def test_an_axis_of_a_derived_size_is_checked_when_the_size_is_known():
+    parts = ArgumentRule("given", "tensor", "f32", (AxisRule("part", ["name", "num_parts"]),))
+    policy = replace(POLICY, arguments=(*POLICY.arguments, parts))
+    bound = bind(policy, call(given=tensor(3)))
+    check_pending(policy, bound, {"num_parts": 3})
+    with pytest.raises(KgenError, match="toy: given axis part is 3; it must be 4"):
+        check_pending(policy, bound, {"num_parts": 4})
 
 
 def test_hints_name_the_choices():

@@ -116,6 +116,16 @@ def test_a_change_of_shape_stride_or_keyword_makes_a_new_plan(call):
     assert words_of(call, arguments(limit=1025, partition_size=512))["num_parts"] == 3
 
 
+def test_a_scalar_that_changes_is_checked_each_time(call):
+    for limit in (5, 6, 7):
+        assert words_of(call, arguments(limit=limit))["limit"] == limit
+    with pytest.raises(KgenError, match="limit is a length"):
+        call(*arguments(limit=-1).values())
+    assert words_of(call, arguments(limit=1100, partition_size=512))["num_parts"] == 3
+    with pytest.raises(KgenError, match="partition_size=True, but partition_size is an int"):
+        call(*arguments(limit=9, partition_size=True).values())
+
+
 def test_more_signatures_than_are_kept(call):
     for limit in (*range(101, 101 + launch.MAX_PLANS + 10), 150):
         assert words_of(call, arguments(limit=limit, partition_size=512))["limit"] == limit
