@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from build_samples import Sample
+from tests.build.build_samples import Sample
 
 _CLEARED = ("CXX", "MAX_JOBS", "KGEN_COMPILER_LAUNCHER", "KGEN_CLANG", "CUDA_HOME", "ROCM_PATH")
 

@@ -8,10 +8,10 @@ import resource
 import shutil
 
 import pytest
-from build_samples import AVX2, GENERIC, HEAD, body, rendered
 
 from kgen.build.cache import digest
 from kgen.diagnostics import KgenError
+from tests.build.build_samples import AVX2, GENERIC, HEAD, body, rendered
 
 
 def test_builds_and_answers(sample):

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from build_samples import body, rendered
 
 from kgen.build.clean import clean
 from kgen.build.lock import FileLock
 from kgen.diagnostics import KgenError
+from tests.build.build_samples import body, rendered
 
 PATIENCE = 300.0  # seconds until a test gives up; nothing is measured against it
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from build_samples import rendered
 
 from kgen.build import capacity
 from kgen.build.progress import Silent
 from kgen.diagnostics import KgenError
+from tests.build.build_samples import rendered
 
 GIGABYTE = 1 << 30
 JOB = 600 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from build_samples import rendered
 
 from kgen.build import elf
+from tests.build.build_samples import rendered
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import sys
 import time
 
 import pytest
-from build_samples import rendered
 
 from kgen.build.clean import clean, contents
 from kgen.build.library import register_library, write_library
 from kgen.diagnostics import KgenError
 from kgen.manifest import Policy
 from kgen.manifest_read import read_library
+from tests.build.build_samples import rendered
 
 
 def policy(op: str, spec_hash: str = "a" * 64) -> Policy:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
-from build_samples import rendered
 
 from kgen.build import progress
 from kgen.build.progress import Bar, Plain, reporter
 from kgen.diagnostics import KgenError
+from tests.build.build_samples import rendered
 
 
 def test_lines(sample, capsys):

@@ -7,12 +7,12 @@ import json
 import subprocess
 
 import pytest
-from build_samples import GENERIC, body, rendered
 
 from kgen.build import shared
 from kgen.build.compdb import write_compile_commands
 from kgen.build.shared import build_shared, python_headers, python_identity
 from kgen.diagnostics import KgenError
+from tests.build.build_samples import GENERIC, body, rendered
 
 MODULE = """\
 #include <pybind11/pybind11.h>

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from build_samples import GENERIC, GFX942, SM_90, rendered
 
 from kgen.build import probe, toolchains
 from kgen.diagnostics import KgenError
 from kgen.manifest import Launch
+from tests.build.build_samples import GENERIC, GFX942, SM_90, rendered
 
 HIP = """\
 #define GLOBAL extern "C" __attribute__((global))

@@ -1,7 +1,8 @@
 """What the real compiler makes of the decode kernel for AMD: no spills, no scratch, wide loads."""
 
 import pytest
-from disassembly import built, has_amd, instructions, variant
+
+from tests.codegen.disassembly import built, has_amd, instructions, variant
 
 pytestmark = pytest.mark.skipif(not has_amd(), reason="clang++-19 and llvm-objdump-19 are not installed")
 

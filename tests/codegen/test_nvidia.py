@@ -1,7 +1,8 @@
 """What the real compiler makes of the decode kernel for NVIDIA."""
 
 import pytest
-from disassembly import built, has_nvcc, variant
+
+from tests.codegen.disassembly import built, has_nvcc, variant
 
 pytestmark = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 

@@ -1,10 +1,10 @@
 """Fixtures of the dispatch tests: the toy's compiler, and both ways to call a kernel."""
 
 import pytest
-from toy import ToyCompiler
 
 from kgen import api
 from kgen.dispatch import ops as dispatch_ops
+from tests.dispatch.toy import ToyCompiler
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from toy import POLICY
 
 from kgen.diagnostics import KgenError
 from kgen.dispatch.bind import bind, byte_view, check_pending, overlaps
 from kgen.dispatch.model import Call, View
 from kgen.manifest import ArgumentRule, AxisRule
+from tests.dispatch.toy import POLICY
 
 
 def tensor(*shape, dtype="f32", strides=None, device="cpu"):

@@ -5,9 +5,9 @@ The memory is reserved but hardly touched, so that it costs address space and a 
 
 import pytest
 import torch
-from batch import BLOCK, BSHD, HEAD_DIM, close
 
 from kgen import ops, reference
+from tests.dispatch.batch import BLOCK, BSHD, HEAD_DIM, close
 
 PAGE = BLOCK * HEAD_DIM
 HIGH = 2**31 // PAGE  # the first page whose elements lie past 2^31

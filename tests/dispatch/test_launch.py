@@ -5,11 +5,11 @@ import threading
 
 import pytest
 import torch
-from toy import OPERATOR, POLICY, WORDS, toy_dispatcher
 
 from kgen.diagnostics import KgenError
 from kgen.dispatch import launch, threads
 from kgen.manifest import ABI_VERSION
+from tests.dispatch.toy import OPERATOR, POLICY, WORDS, toy_dispatcher
 
 PLACES = {word.name: place for place, word in enumerate(WORDS)}
 

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 import torch
-from batch import BLOCK, BSHD, HEAD_DIM, Batch, close
 
 from kgen import check, ops, reference
 from kgen.diagnostics import KgenError
+from tests.dispatch.batch import BLOCK, BSHD, HEAD_DIM, Batch, close
 
 
 @pytest.fixture(autouse=True)

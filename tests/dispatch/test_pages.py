@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from batch import BLOCK, BSHD, HEAD_DIM, Batch, close
 
 from kgen import ops, reference
 from kgen.diagnostics import KgenError
+from tests.dispatch.batch import BLOCK, BSHD, HEAD_DIM, Batch, close
 
 
 @pytest.fixture(autouse=True)

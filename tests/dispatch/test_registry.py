@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_launch import arguments, words_of
-from toy import OPERATOR, POLICY, toy_dispatcher, with_entry, write_library
 
 from kgen.diagnostics import KgenError
 from kgen.manifest import ABI_VERSION
+from tests.dispatch.test_launch import arguments, words_of
+from tests.dispatch.toy import OPERATOR, POLICY, toy_dispatcher, with_entry, write_library
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """How free parameters get their values: precedence, picks, and what building off changes."""
 
 import pytest
-from toy import BASE, POLICY, toy_dispatcher, variant_name, write_library
 
 from kgen.diagnostics import KgenError
 from kgen.dispatch.model import Bound, Built
 from kgen.dispatch.select import complete, nearest_value, select
 from kgen.manifest import Entry
+from tests.dispatch.toy import BASE, POLICY, toy_dispatcher, variant_name, write_library
 
 FACTS = {"num_rows": 3, "num_heads": 8, "num_kv_heads": 2, "num_blocks": 5, "num_words": 38}
 SCALARS = {"limit": 50, "fail": 0}

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from batch import BLOCK, HEAD_DIM, Batch, close
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kgen import ops
 from kgen.dispatch.operators import OPERATORS, PAGED_ATTENTION
 from kgen.dispatch.torchops import schema
+from tests.dispatch.batch import BLOCK, HEAD_DIM, Batch, close
 
 LENS = [5, 0, 77, 1, 16, 17, 47]
 CHOICES = ("bshd", None, None, None, None, None)

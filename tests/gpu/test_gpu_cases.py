@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import gpu_device as device
 import pytest
 
 from kgen import api, ops
@@ -10,6 +9,7 @@ from kgen.diagnostics import KgenError
 from kgen.testing.memory import HUGE, STRIDED, same_bits
 from kgen.testing.runner import ADAPTERS, cases, compare, expect, materialise
 from kgen.testing.variants import sampled
+from tests.gpu import gpu_device as device
 
 VARIANTS = sampled(api.expand(Path(__file__).with_name("cases.yaml")).accepted)
 WORKSPACE = 1 << 22

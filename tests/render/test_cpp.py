@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from expr_strategies import BOUNDS, FLOATS, bool_exprs, environments, float_exprs, int_exprs, magnitude
 from hypothesis import HealthCheck, Phase, given, settings
 
 from kgen.diagnostics import KgenError
@@ -14,6 +13,15 @@ from kgen.render.cpp import print_cpp, simplify
 from kgen.semantics import evaluate
 from kgen.syntax.ast import Binary, Compare, Expr, In, Int, Name, literal, to_code
 from kgen.syntax.parser import parse_expr
+from tests.render.expr_strategies import (
+    BOUNDS,
+    FLOATS,
+    bool_exprs,
+    environments,
+    float_exprs,
+    int_exprs,
+    magnitude,
+)
 
 PRINTED = {
     "a + b * c": "a + b * c",

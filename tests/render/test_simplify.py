@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from expr_strategies import BOUNDS, FLOATS, bool_exprs, environments, float_exprs, int_exprs, magnitude
 from hypothesis import given, settings
 
 from kgen.diagnostics import KgenError
@@ -13,6 +12,15 @@ from kgen.render.simplify import simplify
 from kgen.semantics import MAX_DEPTH, evaluate
 from kgen.syntax.ast import Binary, Call, Expr, Int, Name, to_code
 from kgen.syntax.parser import parse_expr
+from tests.render.expr_strategies import (
+    BOUNDS,
+    FLOATS,
+    bool_exprs,
+    environments,
+    float_exprs,
+    int_exprs,
+    magnitude,
+)
 
 LAYOUT = {"block": (0, None), "token": (0, 15), "dim": (0, 127), "head": (0, None)}
 SIMPLER = {

@@ -1,7 +1,8 @@
 import functools
 
 import pytest
-import simulated
+
+from tests.sim import simulated
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
 """Every kind of fault is caught at its line, with the kernel, the block and the thread."""
 
 import pytest
-import simulated
 import torch
+
+from tests.sim import simulated
 
 FAULT = 7
 CASES = {  # kernel: (block, thread or None for any, part of the message)

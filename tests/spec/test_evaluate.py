@@ -1,12 +1,12 @@
 """Values of an operator's expressions: environments, derived values, faults with their place."""
 
 import pytest
-from spec_samples import catalog
 
 from kgen.diagnostics import KgenError
 from kgen.spec.evaluate import environment, evaluate_expr, inline
 from kgen.syntax.ast import names_of, to_code
 from kgen.syntax.parser import parse_expr
+from tests.spec.spec_samples import catalog
 
 PARAMS = {
     "arch": "chip90", "dtype": "bf16", "kv_dtype": "bf16", "head_dim": 96, "block_size": 16,

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spec_samples import CATALOG, catalog
 
 from kgen.diagnostics import KgenError
 from kgen.layout import TensorOrder
@@ -12,6 +11,7 @@ from kgen.paths import specs_dir
 from kgen.spec.load import load_build, load_catalog, load_layouts, load_op, load_target
 from kgen.syntax.ast import Float, Name, Str
 from kgen.syntax.parser import parse_expr
+from tests.spec.spec_samples import CATALOG, catalog
 
 
 def test_the_shipped_specs_are_sound():

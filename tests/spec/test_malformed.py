@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 
 import pytest
-from spec_samples import MALFORMED, catalog, load_sample
 
 from kgen.diagnostics import KgenError
+from tests.spec.spec_samples import MALFORMED, catalog, load_sample
 
 SAMPLES = sorted(MALFORMED.glob("*.yaml"))
 

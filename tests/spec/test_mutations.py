@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spec_samples import CATALOG, catalog
 
 from kgen.diagnostics import KgenError
 from kgen.spec.load import load_build, load_layouts, load_op, load_target
+from tests.spec.spec_samples import CATALOG, catalog
 
 PIECES = [
     *"{}[]:,'\"-+*/%<>=!.#&|@ \n0", "[]", "{}", "''", "-1", "0", "true", "1e999", "not", "if", "else", "in [",

@@ -4,7 +4,13 @@ import itertools
 
 import pytest
 import torch
-from spec_samples import (
+
+from kgen import ops
+from kgen.diagnostics import KgenError
+from kgen.testing import runner
+from kgen.variants.matrix import make_variant
+from kgen.variants.model import Rejected
+from tests.specs.spec_samples import (
     BLOCK_SIZES,
     CATALOG,
     GROUPS,
@@ -16,12 +22,6 @@ from spec_samples import (
     sample,
     variant,
 )
-
-from kgen import ops
-from kgen.diagnostics import KgenError
-from kgen.testing import runner
-from kgen.variants.matrix import make_variant
-from kgen.variants.model import Rejected
 
 
 def attention_call(head_dim=64, block_size=16, dtype=torch.float32, **changes):

@@ -4,13 +4,13 @@ import mmap
 
 import pytest
 import torch
-from spec_samples import variant
 
 from kgen import ops, reference
 from kgen.layout import Sizes, shape
 from kgen.testing import runner
 from kgen.testing.case import Case
 from kgen.testing.memory import FAR, MAP_NORESERVE, same_bits
+from tests.specs.spec_samples import variant
 
 TWO_31 = 2**31
 

@@ -1,9 +1,9 @@
 """The `tests` sections of the operator specs, on a sample of the variants, against the oracle."""
 
 import pytest
-import spec_samples
 
 from kgen.testing import runner
+from tests.specs import spec_samples
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,11 +1,11 @@
 """What is said of a build that cannot be expanded: where, what was expected, the nearest choice."""
 
 import pytest
-from hand_built import build_of, entry
 
 from kgen.diagnostics import KgenError
 from kgen.variants import axes
 from kgen.variants.matrix import expand, make_variant
+from tests.variants.hand_built import build_of, entry
 
 ATTENTION = {
     "arch": ["cpu_avx2"],

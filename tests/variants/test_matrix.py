@@ -1,12 +1,12 @@
 """The matrix: everything is accounted for, named apart, and the same however it is asked for."""
 
 import pytest
-from hand_built import build_of, entry
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgen.diagnostics import KgenError
 from kgen.variants.matrix import expand, make_variant
+from tests.variants.hand_built import build_of, entry
 
 TOY = """
 op: toy
