@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from kgen.dispatch.driver import HANDLE, LAUNCH, OUT_HANDLE, Driver
@@ -36,32 +36,41 @@ class Cuda(Driver):
     def __init__(self) -> None:
         super().__init__()
         self.call("cuInit", 0)
-        self._contexts: dict[int, int] = {}
+        self._contexts: dict[int, _Current] = {}
 
     def error_name(self, status: int) -> str:
         text = ctypes.c_char_p()
         self._calls["cuGetErrorName"](status, ctypes.byref(text))
         return text.value.decode() if text.value else f"error {status}"
 
-    @contextmanager
-    def on(self, device: int) -> Iterator[None]:
-        self.call("cuCtxPushCurrent_v2", self._context(device))
-        try:
-            yield
-        finally:
-            self.call("cuCtxPopCurrent_v2", ctypes.byref(HANDLE()))
+    def on(self, device: int) -> AbstractContextManager[object]:
+        found = self._contexts.get(device)
+        if found is None:
+            found = self._contexts[device] = _Current(self, self._primary(device))
+        return found
 
     def allow_dynamic(self, function: int, size: int) -> None:
         if size > _STATIC_LIMIT:
             self.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, size)
 
-    def _context(self, device: int) -> int:
-        if device not in self._contexts:
-            ordinal, context = ctypes.c_int(), HANDLE()
-            self.call("cuDeviceGet", ctypes.byref(ordinal), device)
-            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
-            self._contexts[device] = context.value or 0
-        return self._contexts[device]
+    def _primary(self, device: int) -> int:
+        ordinal, context = ctypes.c_int(), HANDLE()
+        self.call("cuDeviceGet", ctypes.byref(ordinal), device)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
+        return context.value or 0
+
+
+class _Current:
+    """A context that is current inside `with`; reused, since every call enters it."""
+
+    def __init__(self, driver: Cuda, handle: int) -> None:
+        self._driver, self._handle, self._popped = driver, handle, ctypes.byref(HANDLE())
+
+    def __enter__(self) -> None:
+        self._driver.call("cuCtxPushCurrent_v2", self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.call("cuCtxPopCurrent_v2", self._popped)
 
 
 @functools.cache

@@ -103,12 +103,12 @@ class Driver(ABC):
         words: ctypes.Array[ctypes.c_int64],
         stream: int,
     ) -> None:
-        """Start a kernel on a stream; `words`, its one parameter, is copied before this returns.
+        """Start a kernel on a stream of its device, which is current; `words`, its one parameter, is
+        copied before this returns.
 
         Nothing waits. A grid without blocks is no launch.
         """
         if 0 in grid:
             return
         parameters = (HANDLE * 1)(ctypes.addressof(words))
-        with self.on(kernel.device):
-            self.call(self.START, kernel.function, *grid, block, 1, 1, dynamic_lds, stream, parameters, None)
+        self.call(self.START, kernel.function, *grid, block, 1, 1, dynamic_lds, stream, parameters, None)

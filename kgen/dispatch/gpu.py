@@ -178,8 +178,9 @@ class Launcher:
             base = self.workspaces.address(self.workspace_size, f"cuda:{self.device}", stream)
             for place, offset in self.workspace_places:
                 words[place] = base + offset
-        for step in self.steps:
-            self._driver.launch(step.kernel, step.grid, step.block, step.dynamic_lds, words, stream)
+        with self._driver.on(self.device):
+            for step in self.steps:
+                self._driver.launch(step.kernel, step.grid, step.block, step.dynamic_lds, words, stream)
         if not env.check() or torch.cuda.is_current_stream_capturing():
             return 0
         words[_ERROR] = host_error

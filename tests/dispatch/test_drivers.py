@@ -115,7 +115,8 @@ def words(*values):
 
 def test_a_launch_passes_the_block_by_value_on_its_device(driver):
     kernel = driver.load(b"image...", "there", 3)
-    driver.launch(kernel, (5, 6, 7), 256, 0, words(11, -12, 13, 14), 0xBEEF)
+    with driver.on(3):
+        driver.launch(kernel, (5, 6, 7), 256, 0, words(11, -12, 13, 14), 0xBEEF)
     asked = [word for word in log(driver) if word != "retain"]
     assert asked == ["on", "load", "function", "off", "on", "launch", "off"]
     assert seen(driver)[:14] == [0x200, 5, 6, 7, 256, 1, 1, 0, 0xBEEF, 1, 11, -12, 13, 14]
@@ -142,7 +143,7 @@ def test_refusals_carry_the_drivers_name_for_them(driver):
     refuse = ctypes.c_int.in_dll(driver.library, "refuse_launch")
     refuse.value = 1
     try:
-        with pytest.raises(KgenError, match=f"{driver.START}: ADDRESS"):
+        with pytest.raises(KgenError, match=f"{driver.START}: ADDRESS"), driver.on(0):
             driver.launch(kernel, (1, 1, 1), 64, 0, words(1, 2, 3, 4), 0)
     finally:
         refuse.value = 0

@@ -1,5 +1,6 @@
 """Launchers: what they put into the block and what they refuse. Driver and device are stood in for."""
 
+import contextlib
 import ctypes
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,6 +25,9 @@ class FakeDriver:
 
     def load(self, image, symbol, device, dynamic_lds=0):
         return (image, symbol, device, dynamic_lds)
+
+    def on(self, device):
+        return contextlib.nullcontext()
 
     def launch(self, kernel, grid, block, dynamic_lds, words, stream):
         if self.refusal:
