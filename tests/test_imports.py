@@ -19,7 +19,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "kgen"
 
 BASE = ("diagnostics", "env", "paths", "layout", "manifest", "manifest_read", "arithmetic", "semantics")
-COMPILE = ("syntax", "spec", "targets", "variants", "render", "build")  # each may import those before it
+# Each of these may import those before it.
+COMPILE = ("syntax", "spec", "targets", "variants", "render", "build", "inspect")
 RUN = ("metadata", "dispatch", "runtime")
 ACROSS = ("api", "ops", "reference", "testing", "bench", "tune", "integrations")
 

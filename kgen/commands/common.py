@@ -47,6 +47,19 @@ def console() -> Console:
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
+def aligned(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in columns, the first to the left and the rest to the right, however wide it gets."""
+    lines = [titles, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
 def report(diagnostics: Sequence[Diagnostic], *, as_json: bool) -> None:
     """Tell the user of faults: text on stderr, or for a program JSON on stdout."""
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kgen.manifest import Entry, Scalar
-    from kgen.targets.occupancy import Occupancy, Use
+    from kgen.targets.occupancy import Occupancy
     from kgen.variants.model import Variant
 
 Row = dict[str, str]
@@ -24,13 +24,15 @@ def built_entries(build: str) -> Mapping[str, Entry]:
 
 def resource_row(variant: Variant, entry: Entry | None) -> Row:
     """Columns by title, pairs as planned / real; a column that says nothing of this variant is not there."""
+    from kgen.inspect.report import real_occupancy, real_use
+
     row: Row = {}
-    plan, real = variant.resources, real_use(variant, entry)
+    plan, real = variant.resources, real_use(entry) if entry else None
     if plan is not None:
         real_lds = real.lds_bytes if real else None
         row["LDS"] = _pair(plan.lds_bytes, real_lds)
         row["registers"] = _pair(plan.registers, real.registers if real else None)
-        held = real_occupancy(variant, entry)
+        held = real_occupancy(entry, variant.target) if entry else None
         row["waves"] = _pair(_waves(plan.occupancy), _waves(held))
         best = held or plan.occupancy
         row["limited by"] = ", ".join(best.limited_by) if best else "-"
@@ -42,36 +44,15 @@ def resource_row(variant: Variant, entry: Entry | None) -> Row:
     return row
 
 
-def real_use(variant: Variant, entry: Entry | None) -> Use | None:
-    """What a compiled GPU kernel takes; None where it is not built, or its compiler did not say."""
-    from kgen.targets.occupancy import Use
-
-    if entry is None or variant.resources is None:
-        return None
-    found = entry.resources
-    registers = found.get("vgpr", found.get("registers"))
-    if registers is None:
-        return None
-    dynamic = entry.launch.dynamic_lds if entry.launch else 0
-    lds = int(found.get("lds_bytes", 0)) + dynamic
-    return Use(variant.resources.threads, int(registers), int(found.get("sgpr", 0)), lds)
-
-
-def real_occupancy(variant: Variant, entry: Entry | None) -> Occupancy | None:
-    """The occupancy of a compiled kernel by the rules of its target."""
-    from kgen.targets.occupancy import occupancy
-
-    use = real_use(variant, entry)
-    return occupancy(variant.target, use) if use else None
-
-
 def resources_json(variant: Variant, entry: Entry | None) -> Mapping[str, object]:
     """Planned and real figures as plain fields; `real` is empty where the kernel is not built."""
+    from kgen.inspect.report import real_occupancy
+
     plan = variant.resources
     real: dict[str, Scalar | Mapping[str, object]] = dict(entry.resources) if entry else {}
     if entry is not None:
         real["compile_seconds"] = round(entry.compile_seconds, 2)
-    held = real_occupancy(variant, entry)
+    held = real_occupancy(entry, variant.target) if entry else None
     if held is not None:
         real["occupancy"] = occupancy_json(held)
     planned: dict[str, object] = {}

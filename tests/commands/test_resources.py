@@ -6,7 +6,8 @@ import pytest
 
 from kgen import api
 from kgen.cli import main
-from kgen.commands.resources import real_occupancy, resource_row, resources_json
+from kgen.commands.resources import resource_row, resources_json
+from kgen.inspect.report import real_occupancy
 from kgen.manifest import Entry, Launch
 
 
@@ -40,7 +41,7 @@ def test_a_built_gpu_kernel(variants):
 def test_dynamic_shared_memory_is_real(variants):
     made = entry(variants["gfx942"], dynamic=40000, vgpr=8, lds_bytes=8320)
     assert resource_row(variants["gfx942"], made)["LDS"] == "8320 / 48320"
-    assert real_occupancy(variants["gfx942"], made).blocks == 1
+    assert real_occupancy(made, variants["gfx942"].target).blocks == 1
 
 
 def test_nothing_built_yet(variants):

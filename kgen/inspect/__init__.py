@@ -1,0 +1,1 @@
+"""What a compiled kernel is made of: disassembly, loops and an instruction census."""

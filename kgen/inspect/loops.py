@@ -1,0 +1,148 @@
+"""The loops of a function, found in its control flow.
+
+A back edge is a jump to an instruction that dominates it; the loop of a header is all that can
+reach one of its back edges without passing the header. Code placed out of line is found too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from kgen.inspect.code import Function, Instruction
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`own`: the instructions of the loop that are in no loop inside it, by address."""
+
+    header: int
+    own: tuple[Instruction, ...]
+    inner: int  # loops inside it
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """Basic blocks as index ranges of the instructions, with their edges."""
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    after: tuple[tuple[int, ...], ...]
+
+    @property
+    def before(self) -> list[list[int]]:
+        edges: list[list[int]] = [[] for _ in self.starts]
+        for source, targets in enumerate(self.after):
+            for target in targets:
+                edges[target].append(source)
+        return edges
+
+
+def find_loops(function: Function) -> tuple[Loop, ...]:
+    """Every loop, in the order of their headers."""
+    if not function.instructions:
+        return ()
+    graph = _graph(function.instructions)
+    bodies = _bodies(graph, _dominators(graph))
+    loops = []
+    for header, body in sorted(bodies.items()):
+        inside = [other for head, other in bodies.items() if head != header and other < body]
+        own = sorted(body.difference(*inside))
+        instructions = [i for b in own for i in function.instructions[graph.starts[b] : graph.ends[b]]]
+        address = function.instructions[graph.starts[header]].address
+        loops.append(Loop(address, tuple(instructions), len(inside)))
+    return tuple(loops)
+
+
+def _graph(code: tuple[Instruction, ...]) -> _Graph:
+    index = {instruction.address: place for place, instruction in enumerate(code)}
+    leaders = {0}
+    for place, instruction in enumerate(code):
+        if instruction.target in index:
+            leaders.add(index[instruction.target])
+        if instruction.target is not None or not instruction.falls:
+            leaders.add(place + 1)
+    starts = tuple(sorted(leader for leader in leaders if leader < len(code)))
+    ends = (*starts[1:], len(code))
+    after = []
+    for block, end in enumerate(ends):
+        last = code[end - 1]
+        targets = []
+        if last.target in index:
+            targets.append(bisect_right(starts, index[last.target]) - 1)
+        if last.falls and end < len(code):
+            targets.append(block + 1)
+        after.append(tuple(targets))
+    return _Graph(starts, ends, tuple(after))
+
+
+def _dominators(graph: _Graph) -> list[int | None]:
+    """The immediate dominator of each block that can be reached; block 0 is its own."""
+    order = _postorder(graph)
+    number = {block: place for place, block in enumerate(order)}
+    before = graph.before
+    closest: list[int | None] = [None] * len(graph.starts)
+    closest[0] = 0
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(order):
+            if block == 0:
+                continue
+            known = [source for source in before[block] if closest[source] is not None]
+            best = known[0]
+            for other in known[1:]:
+                best = _meet(best, other, closest, number)
+            if closest[block] != best:
+                closest[block], changed = best, True
+    return closest
+
+
+def _meet(left: int, right: int, closest: list[int | None], number: dict[int, int]) -> int:
+    while left != right:
+        while number[left] < number[right]:
+            left = closest[left] or 0
+        while number[right] < number[left]:
+            right = closest[right] or 0
+    return left
+
+
+def _postorder(graph: _Graph) -> list[int]:
+    order: list[int] = []
+    seen = {0}
+    stack = [(0, iter(graph.after[0]))]
+    while stack:
+        block, targets = stack[-1]
+        for target in targets:
+            if target not in seen:
+                seen.add(target)
+                stack.append((target, iter(graph.after[target])))
+                break
+        else:
+            order.append(block)
+            stack.pop()
+    return order
+
+
+def _bodies(graph: _Graph, closest: list[int | None]) -> dict[int, set[int]]:
+    """The blocks of each loop, by header."""
+    before = graph.before
+    bodies: dict[int, set[int]] = {}
+    for source, targets in enumerate(graph.after):
+        for header in targets:
+            if closest[source] is None or not _dominates(header, source, closest):
+                continue
+            body = bodies.setdefault(header, {header})
+            pending = [source]
+            while pending:
+                block = pending.pop()
+                if block not in body:
+                    body.add(block)
+                    pending += [b for b in before[block] if closest[b] is not None]
+    return bodies
+
+
+def _dominates(header: int, block: int, closest: list[int | None]) -> bool:
+    while block not in (header, 0):
+        block = closest[block] or 0
+    return block == header
