@@ -69,6 +69,18 @@ def build_matrix(
     return entries
 
 
+def check_sources(
+    matrix: Matrix, jobs: int | None = None, progress: Mode | Reporter = "auto"
+) -> tuple[Entry, ...]:
+    """Check that the sources of the accepted variants compile, without making kernels; for a chip that no
+    compiler here knows, on its stand-in. Raises KgenError with every fault."""
+    from kgen.build.build import build as build_rendered
+    from kgen.render.emit import render
+
+    rendered = [render(variant) for variant in matrix.accepted]
+    return build_rendered(rendered, jobs=jobs, progress=progress, syntax_only=True)
+
+
 def compile_commands(matrix: Matrix, file: Path) -> bool:
     """Write how each accepted variant compiles, for editors and static checkers; whether it changed."""
     from kgen.build.compdb import write_compile_commands

@@ -39,17 +39,19 @@ def build(
     jobs: int | None = None,
     progress: Mode | Reporter = "auto",
     include_dir: Path | None = None,
+    syntax_only: bool = False,
 ) -> tuple[Entry, ...]:
     """The built kernel of each variant, in order, compiling what the cache lacks.
 
     `artefact` of a result is relative to the cache folder. `jobs` bounds the compilers run at
-    once, as MAX_JOBS, cores and memory do. Writes nothing when all is there.
+    once, as MAX_JOBS, cores and memory do. Writes nothing when all is there. With `syntax_only`
+    sources are checked (`kgen.build.syntax`), and the results are no kernels.
 
     Raises KgenError with every fault: K401 (does not compile), K402 (no compiler or ninja), K403
     (compiler does not know the target), K404, K405 (unusable, over its limits), K406 (cache not
     writable), K408 (header missing), K409 (ninja failed). What did build stays in the cache.
     """
-    todo = make_jobs(rendered, include_dir or paths.include_dir())
+    todo = make_jobs(rendered, include_dir or paths.include_dir(), syntax_only=syntax_only)
     return build_jobs(todo, Cache(cache_dir or paths.cache_dir()), jobs, reporter(progress))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kgen.build import toolchains
 from kgen.build.headers import HeaderReader, HeaderSet
+from kgen.build.syntax import for_syntax
 from kgen.build.toolchains import Toolchain
 from kgen.manifest import ABI_VERSION, SCHEMA_VERSION, Entry
 from kgen.render.model import LineOrigin, Rendered
@@ -44,15 +45,20 @@ class Job:
         return self.entry.key
 
 
-def make_jobs(rendered: Sequence[Rendered], include_dir: Path) -> tuple[Job, ...]:
-    """A job for each variant. Raises KgenError for a missing compiler (K402, K403) or header (K408)."""
+def make_jobs(
+    rendered: Sequence[Rendered], include_dir: Path, *, syntax_only: bool = False
+) -> tuple[Job, ...]:
+    """A job for each variant; with `syntax_only` one that checks its source and makes no kernel.
+
+    Raises KgenError for a missing compiler (K402, K403) or header (K408)."""
+    find = for_syntax if syntax_only else toolchains.for_target
     reader = HeaderReader(include_dir)
     known: dict[tuple[int, bool], Toolchain] = {}
     jobs = []
     for one in rendered:
         at = (id(one.variant.target), one.variant.simulated)
         if at not in known:
-            known[at] = toolchains.for_target(one.variant.target, one.variant.simulated)
+            known[at] = find(one.variant.target, one.variant.simulated)
         jobs.append(_job(one, known[at], reader.read(one.headers, one.variant.name)))
     return tuple(jobs)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from kgen.build import elf
 from kgen.build.job import Job
+from kgen.build.syntax import KIND as SYNTAX
 from kgen.diagnostics import Diagnostic
 from kgen.manifest import Entry, Scalar
 
@@ -39,6 +40,8 @@ class Unfit(Exception):
 def read_back(job: Job, artefact: Path, log: str) -> Mapping[str, Scalar]:
     """The resources of a fresh artefact. Raises Unfit (K404 unusable, K405 over its limits)."""
     name = job.entry.name
+    if job.entry.kind == SYNTAX and artefact.is_file():
+        return {"bytes": artefact.stat().st_size}
     try:
         data = artefact.read_bytes()
         file = elf.read(data)

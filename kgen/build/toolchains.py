@@ -119,9 +119,21 @@ def _hip(target: TargetSpec) -> Toolchain:
     if refusals:
         hint = "set KGEN_CLANG to a clang++ that knows the target, or ROCM_PATH to a ROCm or DTK"
         message = f"no {what}: each one found refuses it"
-        raise KgenError(Diagnostic("K403", message, hint=hint, notes=tuple(refusals)))
+        notes = (*refusals, *_ways_out(target))
+        raise KgenError(Diagnostic("K403", message, hint=_needs(target, hint), notes=notes))
     hint = "install clang-19 and lld-19, or set KGEN_CLANG to a clang++ or ROCM_PATH to a ROCm or DTK"
-    raise _missing(what, "looked for clang++ and hipcc", hint)
+    raise _missing(what, "looked for clang++ and hipcc", _needs(target, hint), _ways_out(target))
+
+
+def _needs(target: TargetSpec, hint: str) -> str:
+    """Where a compiler comes from, in the words of the target where it has some."""
+    return f"{target.name} needs {target.toolkit}; {hint}" if target.toolkit else hint
+
+
+def _ways_out(target: TargetSpec) -> tuple[str, ...]:
+    """What can be done with a target that nothing here compiles for."""
+    runs = f"sim:{target.name} runs the same kernels on this machine"
+    return (f"{runs}; `kgen build --syntax-only` checks their sources",) if target.stand_in else ()
 
 
 def _hip_candidates() -> Iterator[tuple[str, ...]]:
@@ -148,12 +160,12 @@ def _nvcc(target: TargetSpec) -> Toolchain:
     names = [str(home / "bin/nvcc")] if home else ["nvcc", "/usr/local/cuda/bin/nvcc"]
     found = next((name for name in names if probe.find(name)), None)
     if found is None:
-        hint = "install the CUDA toolkit and set CUDA_HOME to it"
+        hint = _needs(target, "install the CUDA toolkit and set CUDA_HOME to it")
         raise _missing(f"nvcc for {target.name}", "looked on PATH and in /usr/local/cuda", hint)
     flags = (*_NVCC_FLAGS, *target.flags)
     identity = probe.identity((found,))
     return Toolchain("nvcc", "cuda", (found,), identity, flags, "cu", "kernel.cubin", 1200 * MEGABYTE)
 
 
-def _missing(what: str, tried: str, hint: str) -> KgenError:
-    return KgenError(Diagnostic("K402", f"no {what} found: {tried}", hint=hint))
+def _missing(what: str, tried: str, hint: str, notes: tuple[str, ...] = ()) -> KgenError:
+    return KgenError(Diagnostic("K402", f"no {what} found: {tried}", hint=hint, notes=notes))
