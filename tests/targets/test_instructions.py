@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kgen.cli import main
 from kgen.diagnostics import Collector, KgenError
 from kgen.spec.load import load_catalog, load_target
 from kgen.targets.instructions import check_instructions, instruction, instructions
@@ -146,3 +147,13 @@ def test_the_compiler_knows_every_mfma(name, tmp_path):
     )
     for one in instructions(TARGETS[name]).values():
         assert f"\t{one.asm} " in done.stdout
+
+
+def test_the_check_command_reads_lane_maps(tmp_path, capsys):
+    edited(tmp_path, ("col: lane // 4}", "col: lane // 5}"))
+    assert main(["check", str(tmp_path / "chip.yaml")]) == 1
+    err = capsys.readouterr().err
+    assert f"{tmp_path / 'chip.yaml'}:30:8: error[K219]: the map of operand 'b' of mma is no bijection" in err
+    edited(tmp_path)
+    assert main(["check", str(tmp_path / "chip.yaml")]) == 0
+    assert capsys.readouterr().out == f"ok  {tmp_path / 'chip.yaml'}: target chip90\n"
