@@ -22,12 +22,12 @@ inline float combine(int64_t count, Parts part, float* out) {
   float sums[D] = {};
   for (int64_t i = 0; i < count; ++i) {
     const Part p = part(i);
-    if (p.l == 0.0f) continue;
+    if (p.m == -kInfinity && p.l == 0.0f) continue;
     const float weight = p.l * __builtin_exp2f(p.m - base_of(m));
     total += weight;
     for (int d = 0; d < D; ++d) sums[d] += weight * p.out[d];
   }
-  const float scale = total == 0.0f ? 0.0f : 1.0f / total;
+  const float scale = inverse(m, total);
   for (int d = 0; d < D; ++d) out[d] = sums[d] * scale;
   return m + __builtin_log2f(total);
 }

@@ -5,7 +5,7 @@
 
 namespace kgen {
 
-/// Dot<T>::Operand holds a block; accumulate(acc, a, b) adds a . b to the lanes of acc.
+/// Dot<T>::Operand holds a block; accumulate(sum, a, b) adds a . b to the lanes of sum.
 template <class T>
 struct Dot {
   using Operand = Pair;
@@ -15,8 +15,14 @@ struct Dot {
     return Block<T>::template load<N>(row, first);
   }
 
-  KGEN_INLINE static Vec accumulate(Vec acc, Operand a, Operand b) {
-    return fma(a.hi, b.hi, fma(a.lo, b.lo, acc));
+  KGEN_INLINE static Operand negated(Operand a) { return {-a.lo, -a.hi}; }
+
+  /// A stored operand, into registers.
+  KGEN_INLINE static Operand stored(const Operand* p) { return load_pair(reinterpret_cast<const float*>(p)); }
+
+  KGEN_INLINE static void accumulate(Vec& sum, Operand a, Operand b) {
+    add_product(sum, a.lo, b.lo);
+    add_product(sum, a.hi, b.hi);
   }
 };
 
@@ -32,9 +38,12 @@ struct Dot<bf16> {
     return row.template bits<N>(first);
   }
 
-  KGEN_INLINE static Vec accumulate(Vec acc, Operand a, Operand b) {
-    asm("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
-    return acc;
+  KGEN_INLINE static Operand negated(Operand a) { return a ^ 0x80008000u; }
+
+  KGEN_INLINE static Operand stored(const Operand* p) { return *p; }
+
+  KGEN_INLINE static void accumulate(Vec& sum, Operand a, Operand b) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   }
 };
 #endif

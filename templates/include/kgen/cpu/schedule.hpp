@@ -31,6 +31,13 @@ class Line {
 
   int64_t parts(int64_t seq) const { return max<int64_t>(1, ceil_div(lengths_[seq], part_)); }
 
+  /// The first unit at or after `unit` in which a chunk begins.
+  int64_t start_of_chunk(int64_t unit) const {
+    if (unit >= units()) return unit;
+    const Place place = at(unit);
+    return place.tile > 0 ? unit - place.tile + place.tiles : unit;
+  }
+
   /// The place of a unit; `unit` must be on the line.
   Place at(int64_t unit) const {
     Place place{};

@@ -28,51 +28,53 @@ constexpr int sum_blocks(int rows) {
 /// Writes the lane sums of each sums[r][j] to out[r * stride + j].
 template <int R, int T>
 KGEN_INLINE void store_dots(const Vec (&sums)[R][T], float* out, int stride) {
-  static_assert(T % 2 == 0);
   if constexpr (T % 4 == 0) {
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-      for (int j = 0; j < T; j += 4) {
-        float* to = out + r * stride + j;
-        store_sums(sums[r][j], sums[r][j + 1], sums[r][j + 2], sums[r][j + 3], to, to + 2);
-      }
-    }
+    unroll<R * T / 4>([&](auto i) KGEN_LAMBDA {
+      constexpr int r = i / (T / 4), j = i % (T / 4) * 4;
+      const Quad dots = reduce(sums[r][j], sums[r][j + 1], sums[r][j + 2], sums[r][j + 3], Add{});
+      std::memcpy(out + r * stride + j, &dots, sizeof dots);
+    });
   } else {
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r += 2) {
-      const int next = r + 1 < R ? r + 1 : r;
-      store_sums(sums[r][0], sums[r][1], sums[next][0], sums[next][1], out + r * stride, out + next * stride);
-    }
+    static_assert(T == 2);
+    unroll<(R + 1) / 2>([&](auto i) KGEN_LAMBDA {
+      constexpr int r = i * 2, next = min(r + 1, R - 1);
+      const Quad dots = reduce(sums[r][0], sums[r][1], sums[next][0], sums[next][1], Add{});
+      std::memcpy(out + r * stride, &dots, 8);
+      std::memcpy(out + next * stride, reinterpret_cast<const char*>(&dots) + 8, 8);
+    });
   }
 }
 
-/// sums[r][j] += a(r) * b(j), lane by lane, where a and b give operands of Dot<T>.
-template <class T, int R, int C, class A, class B>
-KGEN_INLINE void dot_step(Vec (&sums)[R][C], A a, B b) {
-  typename Dot<T>::Operand columns[C];
-#pragma GCC unroll 8
-  for (int j = 0; j < C; ++j) columns[j] = b(j);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const auto row = a(r);
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) sums[r][j] = Dot<T>::accumulate(sums[r][j], row, columns[j]);
-  }
+/// Keeps GCC from folding a load that has several uses into each of them.
+KGEN_INLINE void hold(Pair& v) {
+#if defined(__x86_64__) && !defined(__clang__)
+  asm("" : "+v"(v.lo), "+v"(v.hi));
+#endif
 }
 
-/// sums[r][n] += weight(r) * block(n).
-template <int R, int N, class Weight, class Blocks>
-KGEN_INLINE void scaled_sum_step(Pair (&sums)[R][N], Weight weight, Blocks block) {
-  Pair blocks[N];
-#pragma GCC unroll 8
-  for (int n = 0; n < N; ++n) blocks[n] = block(n);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const Vec w = broadcast(weight(r));
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) sums[r][n] = fma(blocks[n], w, sums[r][n]);
-  }
+KGEN_INLINE void hold(Words&) {}
+
+/// sums[r][j] += a[r * stride] . b[j], lane by lane.
+template <class T, int R, int C>
+KGEN_INLINE void add_dots(Vec (&sums)[R][C], const typename Dot<T>::Operand* a, int stride,
+                          const typename Dot<T>::Operand (&b)[C]) {
+  unroll<R>([&](auto r) KGEN_LAMBDA {
+    typename Dot<T>::Operand row = Dot<T>::stored(a + r * stride);
+    hold(row);
+    unroll<C>([&](auto j) KGEN_LAMBDA { Dot<T>::accumulate(sums[r][j], row, b[j]); });
+  });
+}
+
+/// sums[r][n] += weights[r * stride] * blocks[n].
+template <int R, int N>
+KGEN_INLINE void add_scaled(Pair (&sums)[R][N], const float* weights, int stride, const Pair (&blocks)[N]) {
+  unroll<R>([&](auto r) KGEN_LAMBDA {
+    const Vec w = broadcast(weights[r * stride]);
+    unroll<N>([&](auto n) KGEN_LAMBDA {
+      add_product(sums[r][n].lo, blocks[n].lo, w);
+      add_product(sums[r][n].hi, blocks[n].hi, w);
+    });
+  });
 }
 
 }  // namespace kgen

@@ -48,41 +48,28 @@ KGEN_INLINE Vec broadcast(float x) { return x - Vec{}; }
 /// a * b + c in one instruction where the target has it (the compiler is told to contract).
 KGEN_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 
-/// The larger of each lane; the lane of `b` where either is NaN.
-KGEN_INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
-
-/// The sums of lanes 0, 4, 8, ... and 1, 5, 9, ... and so on.
-KGEN_INLINE Quad fold(Vec v) {
-#if defined(KGEN_AVX512)
-  Quad q[4];
-  std::memcpy(q, &v, sizeof v);
-  return (q[0] + q[1]) + (q[2] + q[3]);
-#elif defined(KGEN_AVX2)
-  Quad q[2];
-  std::memcpy(q, &v, sizeof v);
-  return q[0] + q[1];
+/// sum += a * b, in place: GCC's allocator would let the sums of a tile wander from register to
+/// register, and spill them.
+KGEN_INLINE void add_product(Vec& sum, Vec a, Vec b) {
+#if (defined(KGEN_AVX512) || defined(KGEN_AVX2)) && !defined(__clang__)
+  asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 #else
-  return v;
+  sum = fma(a, b, sum);
 #endif
 }
 
-KGEN_INLINE float sum(Vec v) {
-  const Quad q = fold(v);
-  return (q[0] + q[2]) + (q[1] + q[3]);
+/// The larger of each lane; the lane of `b` where either is NaN.
+KGEN_INLINE Vec larger(Vec a, Vec b) {
+#if defined(__x86_64__) && !defined(__clang__)
+  asm("" : "+v"(a));  // GCC makes a compare and a blend of a maximum with a constant
+#endif
+  return a > b ? a : b;
 }
 
-/// The largest lane; none may be NaN.
-KGEN_INLINE float largest(Vec v) {
-  Quad q[kLanes / 4];
-  std::memcpy(q, &v, sizeof v);
-  for (int i = 1; i < kLanes / 4; ++i) q[0] = q[0] > q[i] ? q[0] : q[i];
-  const float even = max(q[0][0], q[0][2]);
-  return max(even, max(q[0][1], q[0][3]));
-}
-
-/// The lane sums of four registers: {sum(a), sum(b)} to lo, {sum(c), sum(d)} to hi.
-KGEN_INLINE void store_sums(Vec a, Vec b, Vec c, Vec d, float* lo, float* hi) {
-  // A quarter of a register at a time: a0+a2 a1+a3 b0+b2 b1+b3, then a b c d.
+/// Of four registers, {op over the lanes of a, of b, of c, of d}.
+template <class Op>
+KGEN_INLINE Quad reduce(Vec a, Vec b, Vec c, Vec d, Op op) {
+  // In every quarter of a register: a0a2 a1a3 b0b2 b1b3, then a b c d.
 #if defined(KGEN_AVX512)
 #define KGEN_MIX(x, y, i, j, k, l)                                                                        \
   __builtin_shufflevector(x, y, i, j, k + 16, l + 16, i + 4, j + 4, k + 20, l + 20, i + 8, j + 8, k + 24, \
@@ -93,13 +80,35 @@ KGEN_INLINE void store_sums(Vec a, Vec b, Vec c, Vec d, float* lo, float* hi) {
 #else
 #define KGEN_MIX(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k + 4, l + 4)
 #endif
-  const Vec ab = KGEN_MIX(a, b, 0, 1, 0, 1) + KGEN_MIX(a, b, 2, 3, 2, 3);
-  const Vec cd = KGEN_MIX(c, d, 0, 1, 0, 1) + KGEN_MIX(c, d, 2, 3, 2, 3);
-  const Quad sums = fold(KGEN_MIX(ab, cd, 0, 2, 0, 2) + KGEN_MIX(ab, cd, 1, 3, 1, 3));
+  const Vec ab = op(KGEN_MIX(a, b, 0, 1, 0, 1), KGEN_MIX(a, b, 2, 3, 2, 3));
+  const Vec cd = op(KGEN_MIX(c, d, 0, 1, 0, 1), KGEN_MIX(c, d, 2, 3, 2, 3));
+  const Vec abcd = op(KGEN_MIX(ab, cd, 0, 2, 0, 2), KGEN_MIX(ab, cd, 1, 3, 1, 3));
 #undef KGEN_MIX
-  std::memcpy(lo, &sums, 8);
-  std::memcpy(hi, reinterpret_cast<const char*>(&sums) + 8, 8);
+  Quad quarter[kLanes / 4];
+  std::memcpy(quarter, &abcd, sizeof abcd);
+#if defined(KGEN_AVX512)
+  return op(op(quarter[0], quarter[1]), op(quarter[2], quarter[3]));
+#elif defined(KGEN_AVX2)
+  return op(quarter[0], quarter[1]);
+#else
+  return quarter[0];
+#endif
 }
+
+struct Add {
+  template <class V>
+  KGEN_INLINE V operator()(V a, V b) const {
+    return a + b;
+  }
+};
+
+/// No lane may be NaN.
+struct Larger {
+  template <class V>
+  KGEN_INLINE V operator()(V a, V b) const {
+    return a > b ? a : b;
+  }
+};
 
 /// Asks for the cache line of `p`, which need not be readable.
 KGEN_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
