@@ -66,8 +66,8 @@ constexpr int kBlockSize = 16;
 constexpr int kReuse = 4;
 constexpr int64_t kPartition = 512;
 
-// Tokens taken at a time: some 16 KiB of keys.
-constexpr int kTile = kHeadDim * sizeof(KV) <= 256 ? 64 : 32;
+// Tokens taken at a time: some 8 KiB of keys.
+constexpr int kTile = kHeadDim * sizeof(KV) <= 128 ? 64 : kHeadDim * sizeof(KV) <= 256 ? 32 : kBlock;
 constexpr int kPiece = min(kBlockSize, kTile);  // of one page
 constexpr int kPieces = kTile / kPiece;
 
@@ -77,6 +77,9 @@ constexpr int kBlocks = kFullBlocks + (kTail > 0);
 constexpr int kPadded = kBlocks * kBlock;
 constexpr int kRows = min(kReuse, kMaxRows);
 
+constexpr int kLine = 64 / sizeof(KV);                 // elements in a cache line
+constexpr int kBlockLines = max(1, kBlock / kLine);  // cache lines of a block
+
 using Query = Dot<KV>::Operand;  // [kBlocks] a row
 constexpr int kQuery = kBlocks;
 
@@ -85,6 +88,75 @@ struct Tile {
   int count;
   int64_t k[kPieces];
   int64_t v[kPieces];
+};
+
+/// The cache lines of a tile for some KV heads, to be fetched one by one while the tile before it is
+/// worked on. They come in the order in which they lie in memory: in any other order the memory is
+/// slower than the arithmetic can hide.
+class Ahead {
+ public:
+  /// base: the first head's row of token 0 of block 0; pieces: of the tile.
+  Ahead(const KV* base, const int64_t* pieces, int tokens, int64_t heads, int64_t token_stride, int64_t head_stride)
+      : base_(base),
+        pieces_(pieces),
+        heads_(heads),
+        token_stride_(token_stride),
+        head_stride_(head_stride),
+        tokens_(tokens) {
+    if (head_stride == run_) {  // the heads of a token lie side by side
+      run_ *= heads;
+      heads_ = 1;
+    }
+    if (heads_ == 1 && token_stride == run_) {  // and so do the tokens of a page
+      run_ *= kPiece;
+      tokens_in_run_ = kPiece;
+    }
+    enter();
+  }
+
+  /// Asks for the next line; from the end on for those of the last run.
+  KGEN_INLINE void fetch() {
+    prefetch(line_);
+    line_ += kLine;
+    if (__builtin_expect(line_ >= end_, false)) {
+      if (head_ + 1 < heads_) {
+        ++head_;
+      } else if (token_ + tokens_in_run_ < tokens_) {
+        head_ = 0;
+        token_ += tokens_in_run_;
+      }
+      enter();
+    }
+  }
+
+ private:
+  KGEN_INLINE void enter() {
+    line_ = base_ + pieces_[token_ / kPiece] + token_ % kPiece * token_stride_ + head_ * head_stride_;
+    end_ = line_ + run_;
+  }
+
+  const KV* line_;
+  const KV* end_;
+  const KV* base_;
+  const int64_t* pieces_;
+  int64_t heads_, head_ = 0;
+  int64_t token_stride_, head_stride_;
+  int64_t run_ = kHeadDim;
+  int tokens_, token_ = 0, tokens_in_run_ = 1;
+};
+
+/// A tile as one KV head sees it, and what to fetch while it is worked on.
+struct HeadTile {
+  const KV* k;  // of block 0
+  const KV* v;
+  const Tile& tile;
+  Ahead& k_ahead;
+  Ahead& v_ahead;
+};
+
+/// A chunk of slots of a sequence over tokens [begin, end).
+struct Span {
+  int64_t seq, first_slot, begin, end;
 };
 
 /// The query rows that share one read of a KV head.
@@ -109,12 +181,23 @@ Slot slot_at(const Args& a, int64_t index) {
   return {kv_head, kv_head * a.group + pass * kReuse, static_cast<int>(rows)};
 }
 
+/// Calls f(row of the work, head) for every query row of a chunk.
+template <class F>
+void for_each_head(const Args& a, int64_t first, int64_t count, F f) {
+  for (int64_t i = 0; i < count; ++i) {
+    const Slot slot = slot_at(a, first + i);
+    for (int64_t r = 0; r < slot.rows; ++r) f(i * kReuse + r, slot.head + r);
+  }
+}
+
+/// The tile at `begin` of the tokens before `end`; an empty one where there are none.
 Tile tile_at(const Args& a, int64_t seq, int64_t begin, int64_t end) {
+  if (begin >= end) return {};
   const int32_t* table = pointer<const int32_t>(a.block_table) + seq * a.block_table_stride_seq;
   Tile tile;
   tile.count = static_cast<int>(min<int64_t>(kTile, end - begin));
-  for (int i = 0; i * kPiece < tile.count; ++i) {
-    const int64_t token = begin + i * kPiece;
+  for (int i = 0; i < kPieces; ++i) {
+    const int64_t token = min<int64_t>(begin + i * kPiece, end - 1);
     const int64_t block = table[token / kBlockSize];
     tile.k[i] = block * a.k_cache_stride_block + token % kBlockSize * a.k_cache_stride_token;
     tile.v[i] = block * a.v_cache_stride_block + token % kBlockSize;
@@ -122,32 +205,48 @@ Tile tile_at(const Args& a, int64_t seq, int64_t begin, int64_t end) {
   return tile;
 }
 
-void load_query(const T* from, Query* to) {
+/// A query row as `scores` wants it, negated where the scale is negative.
+void load_query(const T* from, bool negative, Query* to) {
   const Row<T, 0> row{from, 0};
   for (int b = 0; b < kFullBlocks; ++b) to[b] = Dot<KV>::load(row, b * kBlock);
   if constexpr (kTail > 0) to[kFullBlocks] = Dot<KV>::load<kTail>(row, kFullBlocks * kBlock);
+  for (int b = 0; negative && b < kBlocks; ++b) to[b] = Dot<KV>::negated(to[b]);
 }
 
-/// s[r][t] = q[r] . k[t] for the tokens of a tile; what follows them up to kTile is arbitrary.
+/// Where the keys of token t of a tile begin.
+KGEN_INLINE const KV* keys_at(const Args& a, const KV* k, const Tile& tile, int t) {
+  return k + tile.k[t / kPiece] + t % kPiece * a.k_cache_stride_token;
+}
+
+/// Where the values of token t of a tile begin.
+KGEN_INLINE const KV* values_at(const Args& a, const KV* v, const Tile& tile, int t) {
+  return v + tile.v[t / kPiece] + t % kPiece * a.v_cache_stride_token;
+}
+
+/// s[r][t] = q[r] . k[t] for the tokens of a tile; what follows them up to kTile is arbitrary. The
+/// next tile's keys are asked for on the way.
 template <int R>
-KGEN_INLINE void scores(const Args& a, const Query* q, const KV* k, const Tile& tile, float* s) {
+KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, float* s) {
+  const Tile& tile = head.tile;
   constexpr int kColumns = dot_columns(R);
-  using KeyRow = Row<KV, 8>;
   for (int t = 0; t < tile.count; t += kColumns) {
-    KeyRow keys[kColumns];
+    Row<KV, 8> keys[kColumns];
     for (int j = 0; j < kColumns; ++j) {
       const int token = min(t + j, tile.count - 1);
-      keys[j] = {k + tile.k[token / kPiece] + token % kPiece * a.k_cache_stride_token, a.k_cache_stride_dim};
+      keys[j] = {keys_at(a, head.k, tile, token), a.k_cache_stride_dim};
     }
     Vec sums[R][kColumns] = {};
+    Query columns[kColumns];
     for (int b = 0; b < kFullBlocks; ++b) {
-      dot_step<KV>(
-          sums, [&](int r) { return q[r * kQuery + b]; }, [&](int j) { return Dot<KV>::load(keys[j], b * kBlock); });
+      if (b * kBlock % kLine == 0) {
+        for (int j = 0; j < kColumns * kBlockLines; ++j) head.k_ahead.fetch();
+      }
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load(keys[j], b * kBlock);
+      add_dots<KV>(sums, q + b, kQuery, columns);
     }
     if constexpr (kTail > 0) {
-      dot_step<KV>(
-          sums, [&](int r) { return q[r * kQuery + kFullBlocks]; },
-          [&](int j) { return Dot<KV>::load<kTail>(keys[j], kFullBlocks * kBlock); });
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load<kTail>(keys[j], kFullBlocks * kBlock);
+      add_dots<KV>(sums, q + kFullBlocks, kQuery, columns);
     }
     store_dots(sums, s + t, kTile);
   }
@@ -155,27 +254,28 @@ KGEN_INLINE void scores(const Args& a, const Query* q, const KV* k, const Tile& 
 
 /// o[r] = shrink[r] * o[r] + sum over t of w[r][t] * v[t]; lanes are tokens, so each output is a dot.
 template <int R>
-KGEN_INLINE void outputs(const Args& a, const float* w, const KV* v, const Tile& tile, const float* shrink, float* o) {
+KGEN_INLINE void outputs(const Args& a, const HeadTile& head, const float* w, const float* shrink, float* o) {
   constexpr int kColumns = dot_columns(R);
   constexpr int kStep = min(kBlock, kPiece);
+  const Tile& tile = head.tile;
   for (int d = 0; d < kHeadDim; d += kColumns) {
     Vec sums[R][kColumns] = {};
-    const auto weights = [&](int r, int t) { return Block<float>::load<kStep>(Row<float, 0>{w + r * kTile, 0}, t); };
-    const auto values = [&](int j, int t) {
-      return v + tile.v[t / kPiece] + t % kPiece + (d + j) * a.v_cache_stride_dim;
-    };
-    int t = 0;
-    for (; t + kStep <= tile.count; t += kStep) {
-      dot_step<float>(
-          sums, [&](int r) { return weights(r, t); },
-          [&](int j) { return Block<KV>::load_ordered<kStep>(Row<KV, 0>{values(j, t), 0}, 0); });
-    }
-    if (t < tile.count) {  // the rest of the page may hold anything, NaN too
-      KV rest[kColumns][kBlock] = {};
-      for (int j = 0; j < kColumns; ++j) std::memcpy(rest[j], values(j, t), (tile.count - t) * sizeof(KV));
-      dot_step<float>(
-          sums, [&](int r) { return weights(r, t); },
-          [&](int j) { return Block<KV>::load_ordered<kStep>(Row<KV, 0>{rest[j], 0}, 0); });
+    Pair columns[kColumns];
+    for (int t = 0; t < tile.count; t += kStep) {
+      for (int i = 0; i < kColumns * kStep; i += kLine) head.v_ahead.fetch();
+      for (int j = 0; j < kColumns; ++j) {
+        const KV* values = values_at(a, head.v, tile, t) + (d + j) * a.v_cache_stride_dim;
+        KV rest[kStep];
+        if (t + kStep > tile.count) {  // the rest of the page may hold anything, NaN too
+          std::memset(rest, 0, sizeof rest);
+          std::memcpy(rest, values, (tile.count - t) * sizeof(KV));
+          values = rest;
+        }
+        columns[j] = Block<KV>::load_ordered<kStep>(Row<KV, 0>{values, 0}, 0);
+      }
+      Pair weights[R];
+      for (int r = 0; r < R; ++r) weights[r] = Block<float>::load<kStep>(Row<float, 0>{w + r * kTile, 0}, t);
+      add_dots<float>(sums, weights, 1, columns);
     }
     float added[R * kColumns];
     store_dots(sums, added, kColumns);
@@ -190,40 +290,37 @@ KGEN_INLINE void outputs(const Args& a, const float* w, const KV* v, const Tile&
 
 /// Takes a tile into the state of R rows.
 template <int R>
-void step(const Args& a, float scale, const Tile& tile, const KV* k, const KV* v, const Query* q, float* o, float* m,
-          float* l) {
+KGEN_NOINLINE void step(const Args& a, float scale, const HeadTile& head, const Query* q, float* o, float* m, float* l) {
   alignas(kVecBytes) float s[R * kTile];
   float shrink[R];
-  scores<R>(a, q, k, tile, s);
-  softmax_step<R, kTile>(s, tile.count, scale, m, l, shrink);
-  outputs<R>(a, s, v, tile, shrink, o);
+  scores<R>(a, head, q, s);
+  softmax_step<R, kTile>(s, head.tile.count, scale, m, l, shrink);
+  outputs<R>(a, head, s, shrink, o);
 }
 
 /// Takes a tile into the state of `rows` rows, as many at a time as fit in registers.
 template <int R = kRows>
-void step_rows(const Args& a, float scale, const Tile& tile, const KV* k, const KV* v, int rows, const Query* q,
-               float* o, float* m, float* l) {
+void step_rows(const Args& a, float scale, const HeadTile& head, int rows, const Query* q, float* o, float* m,
+               float* l) {
   for (; rows >= R; rows -= R) {
-    step<R>(a, scale, tile, k, v, q, o, m, l);
+    step<R>(a, scale, head, q, o, m, l);
     q += R * kQuery;
     o += R * kPadded;
     m += R;
     l += R;
   }
   if constexpr (R > 1) {
-    if (rows > 0) step_rows<(R > 4 ? 4 : R > 2 ? 2 : 1)>(a, scale, tile, k, v, rows, q, o, m, l);
+    if (rows > 0) step_rows<(R > 4 ? 4 : R > 2 ? 2 : 1)>(a, scale, head, rows, q, o, m, l);
   }
 }
 
-/// Attention of `count` slots from `first` over tokens [begin, end) of a sequence, into `work`.
-void attend(const Args& a, const Work& work, int64_t seq, int64_t first, int64_t count, int64_t begin, int64_t end) {
-  const T* q = pointer<const T>(a.q) + seq * a.q_stride_seq;
-  for (int64_t i = 0; i < count; ++i) {
-    const Slot slot = slot_at(a, first + i);
-    for (int64_t r = 0; r < slot.rows; ++r) {
-      load_query(q + (slot.head + r) * a.q_stride_head, work.q + (i * kReuse + r) * kQuery);
-    }
-  }
+/// Attention of `count` slots over a span into `work`, while fetching the start of the span after it.
+void attend(const Args& a, const Work& work, const Span& span, int64_t count, const Span& after) {
+  const float scale = static_cast<float>(real(a.softmax_scale) * kLog2e);
+  const T* q = pointer<const T>(a.q) + span.seq * a.q_stride_seq;
+  for_each_head(a, span.first_slot, count, [&](int64_t row, int64_t head) {
+    load_query(q + head * a.q_stride_head, scale < 0, work.q + row * kQuery);
+  });
   std::memset(work.o, 0, count * kReuse * kPadded * sizeof(float));
   for (int64_t i = 0; i < count * kReuse; ++i) {
     work.m[i] = -kInfinity;
@@ -232,14 +329,24 @@ void attend(const Args& a, const Work& work, int64_t seq, int64_t first, int64_t
 
   const KV* k = pointer<const KV>(a.k_cache);
   const KV* v = pointer<const KV>(a.v_cache);
-  const float scale = static_cast<float>(real(a.softmax_scale) * kLog2e);
-  for (int64_t token = begin; token < end; token += kTile) {
-    const Tile tile = tile_at(a, seq, token, end);
+  Tile tile, next = tile_at(a, span.seq, span.begin, span.end);
+  for (int64_t token = span.begin; token < span.end; token += kTile) {
+    tile = next;
+    const bool last = token + kTile >= span.end;
+    next = last ? tile_at(a, after.seq, after.begin, after.end) : tile_at(a, span.seq, token + kTile, span.end);
+    const int64_t next_head = slot_at(a, last ? after.first_slot : span.first_slot).kv_head;
+    const int64_t heads = ceil_div(count, a.passes);
+    Ahead k_ahead(k + next_head * a.k_cache_stride_head, next.k, next.count, heads,
+                  kHeadDim, a.k_cache_stride_head);
+    Ahead v_ahead(v + next_head * a.v_cache_stride_head, next.v, next.count, heads,
+                  kHeadDim, a.v_cache_stride_head);
     for (int64_t i = 0; i < count; ++i) {
-      const Slot slot = slot_at(a, first + i);
-      step_rows(a, scale, tile, k + slot.kv_head * a.k_cache_stride_head, v + slot.kv_head * a.v_cache_stride_head,
-                slot.rows, work.q + i * kReuse * kQuery, work.o + i * kReuse * kPadded, work.m + i * kReuse,
-                work.l + i * kReuse);
+      const Slot slot = slot_at(a, span.first_slot + i);
+      const HeadTile head{k + slot.kv_head * a.k_cache_stride_head, v + slot.kv_head * a.v_cache_stride_head, tile,
+                          k_ahead, v_ahead};
+      const int64_t row = i * kReuse;
+      step_rows(a, __builtin_fabsf(scale), head, slot.rows, work.q + row * kQuery, work.o + row * kPadded, work.m + row,
+                work.l + row);
     }
   }
 }
@@ -247,7 +354,7 @@ void attend(const Args& a, const Work& work, int64_t seq, int64_t first, int64_t
 /// Writes row r of `work` as attention output and LSE of a head.
 void finish(const Args& a, const Work& work, int64_t r, int64_t seq, int64_t head) {
   const float l = work.l[r];
-  const Vec scale = broadcast(l == 0.0f ? 0.0f : 1.0f / l);
+  const Vec scale = broadcast(inverse(work.m[r], l));
   const float* o = work.o + r * kPadded;
   T* out = pointer<T>(a.out) + seq * a.out_stride_seq + head * a.out_stride_head;
   float row[kPadded];
@@ -260,14 +367,14 @@ void finish(const Args& a, const Work& work, int64_t r, int64_t seq, int64_t hea
 void save(const Work& work, int64_t r, float* m, float* l, float* out) {
   *m = work.m[r];
   *l = work.l[r];
-  const float scale = *l == 0.0f ? 0.0f : 1.0f / *l;
+  const float scale = inverse(*m, *l);
   const float* o = work.o + r * kPadded;
   for (int d = 0; d < kHeadDim; ++d) out[d] = o[d] * scale;
 }
 
 /// Merges the parts of a row and writes the result.
-template <class Parts>
-void finish_parts(const Args& a, int64_t count, Parts part, int64_t seq, int64_t head) {
+template <class GetPart>
+void finish_parts(const Args& a, int64_t count, GetPart part, int64_t seq, int64_t head) {
   float row[kHeadDim];
   const float lse2 = combine<kHeadDim>(count, part, row);
   convert(row, kHeadDim, pointer<T>(a.out) + seq * a.out_stride_seq + head * a.out_stride_head);
@@ -276,13 +383,15 @@ void finish_parts(const Args& a, int64_t count, Parts part, int64_t seq, int64_t
   }
 }
 
-/// Calls f(row of the work, head) for every query row of a chunk.
-template <class F>
-void for_each_head(const Args& a, int64_t first, int64_t count, F f) {
-  for (int64_t i = 0; i < count; ++i) {
-    const Slot slot = slot_at(a, first + i);
-    for (int64_t r = 0; r < slot.rows; ++r) f(i * kReuse + r, slot.head + r);
-  }
+/// The parts of a row in the workspaces.
+struct Parts {
+  float *m, *l, *out;
+};
+
+Parts parts_of(const Args& a, int64_t seq, int64_t head) {
+  return {pointer<float>(a.max_logits) + seq * a.max_logits_stride_seq + head * a.max_logits_stride_head,
+          pointer<float>(a.exp_sums) + seq * a.exp_sums_stride_seq + head * a.exp_sums_stride_head,
+          pointer<float>(a.tmp_out) + seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head};
 }
 
 /// 0, or the code of what is wrong with the lengths or the block ids they reach.
@@ -311,65 +420,80 @@ KGEN_EXPORT int paged_attention_cpu_generic_bf16_d128_b16_vllm_r4_p512(const int
   if (const int code = check(a)) return code;
   if (a.num_seqs == 0) return 0;
 
-  // A chunk of KV heads goes through a tile together, so that pages are read whole where heads lie
-  // side by side; its state should stay in the second-level cache.
-  constexpr int64_t kSlotBytes = kReuse * (kQuery * sizeof(Query) + kPadded * sizeof(float));
+  // Where a token's heads lie side by side, a chunk of them goes through a tile together, so that
+  // memory is read in order; a chunk's tile and state should stay in the second-level cache. Where
+  // a head's tokens do, a chunk is the passes over one head.
+  constexpr int64_t kTileHeads = int64_t{131072} / (2 * kTile * kHeadDim * sizeof(KV));
+  constexpr int64_t kStateSlots = 65536 / (kReuse * (kQuery * sizeof(Query) + kPadded * sizeof(float)));
+  const bool side_by_side = a.k_cache_stride_head < a.k_cache_stride_token;
+  const int64_t widest = side_by_side ? min(kTileHeads * a.passes, kStateSlots) : a.passes;
   const int64_t slots = a.num_kv_heads * a.passes;
   const int64_t threads = max<int64_t>(1, a.num_threads);
   const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
   constexpr int64_t kPart = kPartition;
   int64_t items = 0;
   for (int64_t seq = 0; seq < a.num_seqs; ++seq) items += lengths[seq] / kPart + 1;
-  const int64_t width = chunk_width(slots, 65536 / kSlotBytes, items, 4 * threads);
+  const int64_t width = chunk_width(slots, widest, items, 4 * threads);
   const Line line(lengths, a.num_seqs, kPart, kTile, slots / width);
   const int64_t units = line.units();
   const int64_t shares = min(units, 4 * threads);
-  const int64_t rows = width * kReuse;
 
   thread_local Scratch scratch;
-  const auto carve = [&](Carver& carver) {
+  const int64_t rows = width * kReuse;
+  const auto work_of = [&](Carver& carver) {
     return Work{carver.take<Query>(rows * kQuery), carver.take<float>(rows * kPadded), carver.take<float>(rows),
                 carver.take<float>(rows)};
   };
   Carver measure;
-  carve(measure);
+  work_of(measure);
   char* memory = static_cast<char*>(scratch.reserve(measure.used() * shares));
-  parallel(a, shares, [&](int64_t share) {
-    Carver carver(memory + share * measure.used());
-    const Work work = carve(carver);
-    const int64_t end = first_of_share(units, share + 1, shares);
-    auto place = line.at(first_of_share(units, share, shares));
-    if (place.tile > 0) line.next(place);  // begun by the share before
-    for (; place.unit < end; line.next(place)) {
-      const int64_t first = place.chunk * width;
-      attend(a, work, place.seq, first, width, place.begin, place.end);
-      const bool whole = line.parts(place.seq) == 1;
-      for_each_head(a, first, width, [&](int64_t r, int64_t head) {
-        if (whole) return finish(a, work, r, place.seq, head);
-        save(work, r,
-             pointer<float>(a.max_logits) + place.seq * a.max_logits_stride_seq + head * a.max_logits_stride_head + place.part,
-             pointer<float>(a.exp_sums) + place.seq * a.exp_sums_stride_seq + head * a.exp_sums_stride_head + place.part,
-             pointer<float>(a.tmp_out) + place.seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head +
-                 place.part * a.tmp_out_stride_part);
-      });
+  const auto memory_of = [&](int64_t share) { return Carver(memory + share * measure.used()); };
+
+  // Share i goes from cut(i) to cut(i + 1).
+  const auto cut = [&](int64_t share) {
+    const int64_t unit = first_of_share(units, share, shares);
+    return line.start_of_chunk(unit);
+  };
+  const auto go_through = [&](int64_t share, const Work& work, auto&& write) {
+    const int64_t end = cut(share + 1);
+    if (cut(share) >= end) return;
+    const auto span_at = [&](const Line::Place& place) {
+      const int64_t last_tile = min(place.tiles, place.tile + end - place.unit);
+      return Span{place.seq, place.chunk * width, place.begin + place.tile * kTile,
+                  min(place.end, place.begin + last_tile * kTile)};
+    };
+    for (auto place = line.at(cut(share)); place.unit < end;) {
+      const auto here = place;
+      line.next(place);
+      attend(a, work, span_at(here), width, place.unit < end ? span_at(place) : Span{});
+      write(here, span_at(here));
     }
+  };
+
+  parallel(a, shares, [&](int64_t share) {
+    Carver carver = memory_of(share);
+    const Work work = work_of(carver);
+    go_through(share, work, [&](const Line::Place& place, const Span& span) {
+      const bool whole = line.parts(place.seq) == 1;
+      for_each_head(a, span.first_slot, width, [&](int64_t r, int64_t head) {
+        if (whole) return finish(a, work, r, place.seq, head);
+        const Parts parts = parts_of(a, place.seq, head);
+        save(work, r, parts.m + place.part, parts.l + place.part, parts.out + place.part * a.tmp_out_stride_part);
+      });
+    });
   });
 
-  const auto combine_row = [&](int64_t seq, int64_t head) {
-    const float* m = pointer<const float>(a.max_logits) + seq * a.max_logits_stride_seq + head * a.max_logits_stride_head;
-    const float* l = pointer<const float>(a.exp_sums) + seq * a.exp_sums_stride_seq + head * a.exp_sums_stride_head;
-    const float* out = pointer<const float>(a.tmp_out) + seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head;
-    finish_parts(
-        a, line.parts(seq), [&](int64_t i) { return Part{m[i], l[i], out + i * a.tmp_out_stride_part}; }, seq, head);
-  };
-  if (items > a.num_seqs) {
-    const int64_t heads = a.num_seqs * a.num_heads;
-    const int64_t cuts = min(heads, shares);
-    parallel(a, cuts, [&](int64_t cut) {
-      for (int64_t i = first_of_share(heads, cut, cuts); i < first_of_share(heads, cut + 1, cuts); ++i) {
-        if (line.parts(i / a.num_heads) > 1) combine_row(i / a.num_heads, i % a.num_heads);
-      }
-    });
-  }
+  if (items == a.num_seqs) return 0;  // no row has a second part
+  const int64_t heads = a.num_seqs * a.num_heads;
+  const int64_t merges = min(heads, shares);
+  parallel(a, merges, [&](int64_t merge) {
+    for (int64_t i = first_of_share(heads, merge, merges); i < first_of_share(heads, merge + 1, merges); ++i) {
+      const int64_t seq = i / a.num_heads, head = i % a.num_heads;
+      if (line.parts(seq) == 1) continue;
+      const Parts parts = parts_of(a, seq, head);
+      const auto part = [&](int64_t j) { return Part{parts.m[j], parts.l[j], parts.out + j * a.tmp_out_stride_part}; };
+      finish_parts(a, line.parts(seq), part, seq, head);
+    }
+  });
   return 0;
 }
