@@ -17,12 +17,15 @@
 // partition_size tokens and the parts are merged exactly (v2, split-KV).
 
 // A block serves up to 4 query heads of one KV head of one sequence, over one part of its tokens, and reads
-// that KV once. The lanes of a wave form teams: a team takes 4 tokens a step and reads a token's row with one
-// 16-byte load a lane. Every team keeps its own online softmax; they meet once, at the end.
+// that KV once. A wave takes 16 tokens at a time through two matrix products, S = Q K^T and O = P V; P stays in
+// the registers it was made in. Every wave keeps its own online softmax; they meet once, at the end.
 
 #define KGEN_WAVE 64
 #define KGEN_LDS_LIMIT 65536
+#define KGEN_MFMA
+#define KGEN_DESCRIPTOR_WORD3 131072
 #include "kgen/gpu/dialect.hpp"
+#include "kgen/gpu/matrix.hpp"
 
 // The argument block, version 1: 47 words. Strides count elements.
 struct Args {
@@ -62,10 +65,65 @@ constexpr int kPartition = 512;  // tokens in a part
 
 constexpr int kVector = 8;  // elements in 16 bytes
 constexpr int kChunks = kHeadDim / kVector;
-constexpr int kTeam = 16;  // lanes of a team
-constexpr int kStep = 4;  // tokens a team takes at once
-constexpr int kWaveTokens = kgen::kWave / kTeam * kStep;
-constexpr int kBlockTokens = kWaves * kWaveTokens;
+
+// mfma_f32_16x16x16_f16 multiplies 16 x 16 by 16 x 16; the registers of its operands are spread over a wave.
+// A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
+constexpr int kQueries = 16;
+constexpr int kTile = 16;
+constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
+constexpr int kBlockTokens = kWaves * kTile;
+constexpr int kScoreTiles = 1;     // accumulators of scores in a tile
+constexpr int kScores = 4;         // scores a lane has of each
+constexpr int kSlots = 1;          // query rows they are of
+constexpr int kSharedFrom = 16;    // lanes that differ in the bits from here
+constexpr int kSharedTo = 64;      // to below here share their rows
+constexpr int kQuerySlots = 1;     // query rows a lane supplies to a product
+constexpr int kSteps = 2;          // products fed by one load of keys
+constexpr int kKeyChunk = 32;      // dims they cover
+constexpr int kKeyChunks = (kHeadDim + kKeyChunk - 1) / kKeyChunk;
+constexpr int kOperands = 1;       // operands of weights in a tile
+constexpr int kValueTokens = 4;    // tokens of values a lane supplies to a product
+constexpr int kValueChunk = 128;   // dims covered by the output tiles that one load of values feeds
+constexpr int kValueChunks = (kHeadDim + kValueChunk - 1) / kValueChunk;
+
+constexpr int kQueryElements = 4;
+constexpr int kKeyElements = 4;
+constexpr int kWeightElements = 4;
+using QueryOperand = Vec<Element, kQueryElements>;
+using KeyOperand = Vec<Element, kKeyElements>;
+using WeightOperand = Vec<Element, kWeightElements>;
+using ValueOperand = Vec<Element, kValueTokens>;
+using Accumulator = Vec<float, kScores>;
+
+// Where registers lie. A lane's scores: row slot and token of the tile; the row of a slot.
+KGEN_DEVICE int score_row(int lane, int) { return lane % 16; }
+KGEN_DEVICE constexpr int score_slot(int) { return 0; }
+KGEN_DEVICE int score_token(int lane, int, int e) { return lane / 16 * 4 + e; }
+// Queries and keys: rows and tokens, the first dim of the lane's 16 bytes, and what of them a product takes.
+KGEN_DEVICE int query_row(int lane, int) { return lane % 16; }
+KGEN_DEVICE constexpr int query_slot(int) { return 0; }
+KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e; }
+KGEN_DEVICE int key_token(int lane, int) { return lane % 16; }
+KGEN_DEVICE int key_start(int lane) { return lane / 16 * 8; }
+// Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
+KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
+// Values: the tokens a lane reads, and the first dim of its 16 bytes, one for each output tile.
+KGEN_DEVICE int value_token(int lane, int, int e) { return lane / 16 * 4 + e; }
+KGEN_DEVICE int value_start(int lane) { return lane % 16 * 8; }
+// Output: the row slot of a register, and the dim it has in the first tile of a chunk; tile j has dim + j.
+KGEN_DEVICE constexpr int out_slot(int) { return 0; }
+KGEN_DEVICE int out_dim(int lane, int e) { return lane / 16 * 32 + e * 8; }
+
+// S^T = K Q^T, then O^T = V^T P^T.
+KGEN_DEVICE Accumulator add_scores(const QueryOperand& query, const KeyOperand& key,
+                                      const Accumulator& sum, kgen::Where = kgen::here()) {
+  return kgen::mfma_f32_16x16x16_f16(key, query, sum);
+}
+
+KGEN_DEVICE Accumulator add_values(const WeightOperand& weights, const ValueOperand& values,
+                                      const Accumulator& sum, kgen::Where = kgen::here()) {
+  return kgen::mfma_f32_16x16x16_f16(values, weights, sum);
+}
 
 // LDS: where the waves meet, kMergeRows rows at a time.
 constexpr int kMergeRows = 4;
@@ -118,8 +176,8 @@ KGEN_DEVICE Global<float> tmp_out_of(const Args& a) {
 
 KGEN_DEVICE int parts_of(int length) { return (length + kPartition - 1) / kPartition; }
 
-// The tokens of a sequence. A length past the table or the workspace, or in a pool without pages, is reported and read
-// as none.
+// The tokens of a sequence. A length past the table or the workspace, or in a pool without pages, is reported and
+// read as none.
 KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) {
   const auto seq_lens = seq_lens_of(a);
   const int length = kgen::uniform(seq_lens.load(seq));
@@ -135,7 +193,7 @@ KGEN_DEVICE int page_of(const Args& a, int seq, int token, bool& bad) {
   const auto block_table = block_table_of(a);
   const int page = block_table.load(seq * a.block_table_stride_seq + token / kBlockSize);
   if (page >= 0 && page < a.num_blocks) return page;
-  if (kgen::lane_id() % kTeam == 0) kgen::report(a.error, 2, seq, token / kBlockSize, page);
+  kgen::report(a.error, 2, seq, token / kBlockSize, page);
   bad = true;
   return 0;
 }
@@ -167,7 +225,7 @@ KGEN_DEVICE void write_part(const Args& a, int seq, int head, int part, int dim,
 
 }  // namespace
 
-KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(const Args a) {
+KGEN_KERNEL(kThreads, 1) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(const Args a) {
   const auto queries = q_of(a);
   const auto k_cache = k_cache_of(a);
   const auto v_cache = v_cache_of(a);
@@ -175,8 +233,6 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
 
   const int lane = kgen::lane_id();
   const int wave = kgen::wave_id();
-  const int team = lane / kTeam;
-  const int dim = lane % kTeam * kVector;  // the first of this lane's dims
 
   const int seq = kgen::block_y();
   const int group = static_cast<int>(a.group);
@@ -193,73 +249,195 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
   const int last = length - first < kPartition ? length : first + kPartition;
   if (part > 0 && first >= length) return;
 
-  // The queries, scaled so that q.k is an exponent of 2. Rows past `rows` repeat the first and are dropped.
   const float scale = static_cast<float>(kgen::real(a.softmax_scale)) * kgen::kLog2E;
-  Vec<float, kVector> q[kRows];
-  Vec<float, kVector> sums[kRows];
-  RowState state[kRows];
+
+  // The queries as operands. Rows past `rows` and dims past the end are zeros.
+  QueryOperand q[kRowTiles][kKeyChunks][kSteps];
   KGEN_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const int head = first_head + (r < rows ? r : 0);
-    const auto query = queries.load<kVector>(seq * a.q_stride_seq + head * a.q_stride_head + dim);
-    q[r] = kgen::scaled(kgen::to_float(query), scale);
-    sums[r] = kgen::splat<float, kVector>(0.0f);
-    state[r] = {kgen::kMinusInfinity, 0.0f};
+  for (int t = 0; t < kRowTiles; ++t) {
+    KGEN_UNROLL
+    for (int c = 0; c < kKeyChunks; ++c) {
+      const int dim = c * kKeyChunk + key_start(lane);
+      Vec<Element, kVector> part[kQuerySlots];
+      KGEN_UNROLL
+      for (int slot = 0; slot < kQuerySlots; ++slot) {
+        const int row = t * kQueries + query_row(lane, slot);
+        part[slot] = kgen::splat<Element, kVector>(Element{});
+        if (row < rows && dim < kHeadDim) {
+          part[slot] = queries.load<kVector>(seq * a.q_stride_seq + (first_head + row) * a.q_stride_head + dim);
+        }
+      }
+      KGEN_UNROLL
+      for (int s = 0; s < kSteps; ++s) {
+        KGEN_UNROLL
+        for (int e = 0; e < kQueryElements; ++e) q[t][c][s][e] = part[query_slot(e)][query_at(s, e)];
+      }
+    }
+  }
+  Accumulator sums[kRowTiles][kValueChunks * kVector];
+  RowState state[kRowTiles][kSlots];
+  KGEN_UNROLL
+  for (int t = 0; t < kRowTiles; ++t) {
+    KGEN_UNROLL
+    for (int j = 0; j < kValueChunks * kVector; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
+    KGEN_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) state[t][slot] = {kgen::kMinusInfinity, 0.0f};
   }
 
+  const int key_dim = key_start(lane);      // the first of this lane's dims of keys,
+  const int value_dim = value_start(lane);  // and of values
+  const int begin = first + wave * kTile;
+
+  // A tile lies in one page. Windows stand at the page of a tile and step to that of the next by what table
+  // entries and offsets differ; past the last tile they stay. `next_page` is read a tile before it is needed.
+  int page = 0;
+  int next_page = 0;
+  if (begin < last) page = next_page = kgen::uniform(page_of(a, seq, begin, bad));
+  if (begin + kBlockTokens < last) next_page = kgen::uniform(page_of(a, seq, begin + kBlockTokens, bad));
+  auto keys = k_cache.window(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head,
+                             a.k_cache_stride_token * 15 + 127 + 1);
+  auto values = v_cache.window(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head,
+                               a.v_cache_stride_token * 15 + 127 + 1);
+
+  // Reads the keys of the tile at `start`; those of tokens past the end are zeros.
+  const auto read_keys = [&](Vec<Element, kVector> (&into)[kScoreTiles][kKeyChunks], int start) {
+    KGEN_UNROLL
+    for (int i = 0; i < kScoreTiles; ++i) {
+      const int token = start + key_token(lane, i);
+      const int slot = start % kBlockSize + key_token(lane, i);
+      const int at = static_cast<int>(slot * a.k_cache_stride_token + key_dim);
+      KGEN_UNROLL
+      for (int c = 0; c < kKeyChunks; ++c) {
+        const bool used = token < last;
+        into[i][c] = keys.load<kVector>(used ? at + c * kKeyChunk : kgen::kOutside);
+      }
+    }
+  };
+  Vec<Element, kVector> next_k[kScoreTiles][kKeyChunks];
+  read_keys(next_k, begin);
+
   KGEN_NO_UNROLL
-  for (int start = first + wave * kWaveTokens; start < last; start += kBlockTokens) {
-    const int token = start + team * kStep;  // the first of this team's step
-    Vec<Element, kVector> k[kStep];
-    Vec<Element, kVector> v[kStep];
-
-    // A token past the end reads the last one instead, and weighs nothing.
-    const int page = page_of(a, seq, token < last ? token : last - 1, bad);
+  for (int start = begin; start < last; start += kBlockTokens) {
+    Vec<Element, kVector> k[kScoreTiles][kKeyChunks];
+    Vec<Element, kVector> v[kOperands][kValueChunks][kValueTokens];
     KGEN_UNROLL
-    for (int i = 0; i < kStep; ++i) {
-      const int read = token + i < last ? token + i : last - 1;
-      const int slot = read % kBlockSize;
-      k[i] = k_cache.load<kVector>(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + slot * a.k_cache_stride_token + dim);
-      v[i] = v_cache.load<kVector>(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + slot * a.v_cache_stride_token + dim);
-    }
-
-    // S = Q K^T: a lane's share of each product, summed over the team.
-    Vec<float, kStep> weights[kRows];
-    KGEN_UNROLL
-    for (int i = 0; i < kStep; ++i) {
-      const Vec<float, kVector> key = kgen::to_float(k[i]);
+    for (int i = 0; i < kScoreTiles; ++i) {
       KGEN_UNROLL
-      for (int r = 0; r < kRows; ++r) weights[r][i] = kgen::dot(q[r], key);
+      for (int c = 0; c < kKeyChunks; ++c) k[i][c] = next_k[i][c];
     }
+    // Values of this tile; those of tokens past the end are zeros, whatever memory holds.
     KGEN_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      weights[r] = kgen::lanes_sum<1, kTeam>(weights[r]);
+    for (int o = 0; o < kOperands; ++o) {
       KGEN_UNROLL
-      for (int i = 0; i < kStep; ++i) weights[r][i] = token + i < last ? weights[r][i] : kgen::kMinusInfinity;
-      const float factor = kgen::advance(state[r], weights[r]);
-      sums[r] = kgen::scaled(sums[r], factor);
-    }
-
-    // O += P V, for this lane's dims.
-    KGEN_UNROLL
-    for (int i = 0; i < kStep; ++i) {
-      const Vec<float, kVector> value = kgen::to_float(v[i]);
-      KGEN_UNROLL
-      for (int r = 0; r < kRows; ++r) {
+      for (int e = 0; e < kValueTokens; ++e) {
+        const int token = start + value_token(lane, o, e);
+        const int slot = start % kBlockSize + value_token(lane, o, e);
+        const int at = static_cast<int>(slot * a.v_cache_stride_token + value_dim);
         KGEN_UNROLL
-        for (int d = 0; d < kVector; ++d) sums[r][d] += weights[r][i] * value[d];
+        for (int c = 0; c < kValueChunks; ++c) {
+          const bool used = token < last;
+          v[o][c][e] = values.load<kVector>(used ? at + c * kValueChunk : kgen::kOutside);
+        }
+      }
+    }
+
+    const int next = start + kBlockTokens < last ? start + kBlockTokens : start;
+    const int table_diff = next_page - page;
+    const int offset_diff = next % kBlockSize - start % kBlockSize;
+    keys.step(table_diff * a.k_cache_stride_block + offset_diff * a.k_cache_stride_token,
+              next_page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head);
+    values.step(table_diff * a.v_cache_stride_block + offset_diff * a.v_cache_stride_token,
+                next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head);
+    page = next_page;
+    if (next + kBlockTokens < last) next_page = kgen::uniform(page_of(a, seq, next + kBlockTokens, bad));
+    read_keys(next_k, start + kBlockTokens);
+
+    // Scores, then weights: what lies past the end weighs nothing.
+    WeightOperand weights[kRowTiles][kOperands];
+    KGEN_UNROLL
+    for (int t = 0; t < kRowTiles; ++t) {
+      Accumulator scores[kScoreTiles];
+      float top[kSlots], shift[kSlots], factor[kSlots];
+      KGEN_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) top[slot] = kgen::kMinusInfinity;
+      KGEN_UNROLL
+      for (int i = 0; i < kScoreTiles; ++i) {
+        scores[i] = kgen::splat<float, kScores>(0.0f);
+        KGEN_UNROLL
+        for (int c = 0; c < kKeyChunks; ++c) {
+          KGEN_UNROLL
+          for (int s = 0; s < kSteps; ++s) {
+            KeyOperand key;
+            KGEN_UNROLL
+            for (int e = 0; e < kKeyElements; ++e) key[e] = k[i][c][s * kKeyElements + e];
+            scores[i] = add_scores(q[t][c][s], key, scores[i]);
+          }
+        }
+        KGEN_UNROLL
+        for (int e = 0; e < kScores; ++e) {
+          const bool used = start + score_token(lane, i, e) < last;
+          scores[i][e] = used ? scores[i][e] * scale : kgen::kMinusInfinity;
+          top[score_slot(e)] = kgen::max(top[score_slot(e)], scores[i][e]);
+        }
+      }
+      KGEN_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) {
+        const float old = state[t][slot].max;
+        const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
+        factor[slot] = kgen::rescale(old, seen);
+        shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
+        state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
+      }
+      KGEN_UNROLL
+      for (int i = 0; i < kScoreTiles; ++i) {
+        KGEN_UNROLL
+        for (int e = 0; e < kScores; ++e) {
+          scores[i][e] = kgen::exp2(scores[i][e] - shift[score_slot(e)]);
+          state[t][score_slot(e)].sum += scores[i][e];
+        }
+      }
+      KGEN_UNROLL
+      for (int o = 0; o < kOperands; ++o) {
+        KGEN_UNROLL
+        for (int e = 0; e < kWeightElements; ++e) {
+          const int from = moved_from(o, e);
+          weights[t][o][e] = kgen::from_float<Element>(scores[from / kScores][from % kScores]);
+        }
+      }
+      KGEN_UNROLL
+      for (int j = 0; j < kValueChunks * kVector; ++j) {
+        KGEN_UNROLL
+        for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
+      }
+    }
+
+    // O += P V: each element of the 16 bytes read belongs to another output tile.
+    KGEN_UNROLL
+    for (int c = 0; c < kValueChunks; ++c) {
+      KGEN_UNROLL
+      for (int o = 0; o < kOperands; ++o) {
+        KGEN_UNROLL
+        for (int j = 0; j < kVector; ++j) {
+          ValueOperand value;
+          KGEN_UNROLL
+          for (int e = 0; e < kValueTokens; ++e) value[e] = v[o][c][e][j];
+          KGEN_UNROLL
+          for (int t = 0; t < kRowTiles; ++t) {
+            sums[t][c * kVector + j] = add_values(weights[t][o], value, sums[t][c * kVector + j]);
+          }
+        }
       }
     }
   }
 
-  // The teams of a wave meet in registers. A bad id or length makes the whole row NaN.
-  const float poison = bad ? __builtin_nanf("") : 0.0f;
+  // The lanes that share a row meet. A bad id or length makes the whole row NaN.
+  const float poison = kgen::ballot(bad) != 0 ? __builtin_nanf("") : 0.0f;
   KGEN_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const float top = kgen::lanes_max<kTeam, kgen::kWave>(state[r].max);
-    const float factor = kgen::rescale(state[r].max, top);
-    state[r] = {top, kgen::lanes_sum<kTeam, kgen::kWave>(state[r].sum * factor + poison)};
-    sums[r] = kgen::lanes_sum<kTeam, kgen::kWave>(kgen::scaled(sums[r], factor));
+  for (int t = 0; t < kRowTiles; ++t) {
+    KGEN_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      state[t][slot].sum = kgen::lanes_sum<kSharedFrom, kSharedTo>(state[t][slot].sum) + poison;
+    }
   }
 
   // The waves meet in LDS.
@@ -269,13 +447,30 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
   for (int from = 0; from < kRows; from += kMergeRows) {
     if (from > 0) kgen::block_sync();
     KGEN_UNROLL
-    for (int r = 0; r < kMergeRows && from + r < kRows; ++r) {
-      const int row = wave * kMergeRows + r;
-      if (lane == 0) wave_states.store(row * 2, Vec<float, 2>{{state[from + r].max, state[from + r].sum}});
-      if (lane < kChunks) {
+    for (int t = 0; t < kRowTiles; ++t) {
+      KGEN_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) {
+        const int row = t * kQueries + score_row(lane, slot) - from;
+        const bool speaks = lane / kSharedFrom % (kSharedTo / kSharedFrom) == 0;
+        if (speaks && row >= 0 && row < kMergeRows) {
+          const Vec<float, 2> words = {{state[t][slot].max, state[t][slot].sum}};
+          wave_states.store((wave * kMergeRows + row) * 2, words);
+        }
+      }
+      KGEN_UNROLL
+      for (int c = 0; c < kValueChunks; ++c) {
         KGEN_UNROLL
-        for (int d = 0; d < kVector; d += 4) {
-          wave_sums.store(row * kHeadDim + dim + d, kgen::slice<4>(sums[from + r], d));
+        for (int e = 0; e < kScores; ++e) {
+          const int row = t * kQueries + score_row(lane, out_slot(e)) - from;
+          const int dim = c * kValueChunk + out_dim(lane, e);
+          if (row < 0 || row >= kMergeRows || dim >= kHeadDim) continue;
+          KGEN_UNROLL
+          for (int j = 0; j < kVector; j += 4) {
+            Vec<float, 4> part;
+            KGEN_UNROLL
+            for (int i = 0; i < 4; ++i) part[i] = sums[t][c * kVector + j + i][e];
+            wave_sums.store((wave * kMergeRows + row) * kHeadDim + dim + j, part);
+          }
         }
       }
     }

@@ -10,6 +10,7 @@ index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
 kernels                              the launches of a GPU variant: symbol, x, y, z, block
 products(dtype)                      the matrix instruction and plans of both products; None without one
+matrix_form(dtype)                   the same as counts and C++ places; an error without one
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kgen.manifest import ABI_VERSION, ERRORS, Scalar
 from kgen.render.abi import args_struct
 from kgen.render.index import Indexer
 from kgen.render.launch import kernels_of
+from kgen.render.matrix_form import matrix_form
 from kgen.variants.model import Variant
 from kgen.variants.products import plan_products
 
@@ -73,6 +75,7 @@ def context(variant: Variant) -> dict[str, Any]:
         "index": indexer.index,
         "extent": indexer.extent,
         "products": partial(plan_products, variant.target),
+        "matrix_form": lambda dtype: matrix_form(plan_products(variant.target, dtype)),
     }
     for cache in ("k", "v"):
         order = indexer.order(cache)

@@ -42,6 +42,7 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
     """What expressions may ask of a target, by field. What is said of no chip is 0, or as on a CPU."""
     chip = target.chip
     figures = chip.figures if chip else {}
+    multiplied = {one.dtype for one in chip.instructions.values()} if chip else set()
     return {
         "name": target.name,
         "family": target.family,
@@ -53,6 +54,8 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "compute_units": figures.get("compute_units", 0),
         "max_threads": figures.get("max_threads", 0),
         "lds_banks": figures.get("lds_banks", 0),
+        "f16_matrix": "f16" in multiplied,
+        "bf16_matrix": "bf16" in multiplied,
         "bf16_rounding": chip.bf16_rounding if chip else "nearest_even",
         "fp8": chip.fp8 if chip else "none",
     }

@@ -55,6 +55,8 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "compute_units": INT,
         "max_threads": INT,
         "lds_banks": INT,
+        "f16_matrix": BOOL,
+        "bf16_matrix": BOOL,
         "bf16_rounding": Type("enum", ROUNDINGS),
         "fp8": Type("enum", FP8_FLAVOURS),
     },

@@ -45,10 +45,13 @@ def weight_error(head_dim: int, keys: int, size: Tensor) -> Tensor:
     return logit_error(head_dim, size) + (EXP2 * (1.0 + rescales) + walk(keys)) * F32
 
 
-def output_bound(exact: Tensor, relative: Tensor, magnitude: Tensor, dtype: torch.dtype) -> Tensor:
+def output_bound(
+    exact: Tensor, relative: Tensor, magnitude: Tensor, dtype: torch.dtype, *, weights: float = 0.0
+) -> Tensor:
     """Bound on |O - exact|: the relative error counts in the numerator, where it is a part of
-    `magnitude` = sum of p|v|, and in the denominator; then O is rounded to its dtype."""
-    inside = 2.0 * relative * magnitude
+    `magnitude` = sum of p|v|, and in the denominator; then O is rounded to its dtype. `weights` is the
+    unit roundoff of the type p is rounded to for the second product, 0 where it stays f32."""
+    inside = (2.0 * relative + weights) * magnitude
     return inside + ROUNDOFF[dtype] * (exact.abs() + inside) + SMALLEST[dtype]
 
 

@@ -22,11 +22,18 @@ def test_decode_reads_kv_16_bytes_at_a_time_and_spills_nothing(arch, params):
     assert entry.resources["wave"] == 64
     assert entry.resources["vgpr"] <= 2 * made.target.registers  # half of them are accumulators
     found = instructions(entry, entry.symbol)
-    queries, steps = made.params["reuse_kv_times"], int(made.lets["step"])
-    columns = int(made.lets["kv_vector"]) if made.params["layout"] == "vllm" else steps
-    assert found["global_load_dwordx4"] == queries + steps + columns
+    if made.lets["matrix"]:
+        chunks, tokens = 128 // 32, 4
+        assert found["buffer_load_dwordx4"] == 2 * chunks + tokens  # keys twice: before the loop and ahead
+        assert found["global_load_dwordx4"] == chunks  # queries
+        (products,) = (count for name, count in found.items() if name.startswith("v_mfma_f32_16x16x16"))
+        assert products == 2 * chunks + 128 // 16
+    else:
+        queries, steps, columns = made.params["reuse_kv_times"], int(made.lets["step"]), 8
+        assert found["global_load_dwordx4"] == queries + steps + columns
     assert not [name for name in found if name.startswith(FORBIDDEN)]
-    assert found["v_exp_f32_e32"] and found["v_mov_b32_dpp"] and found["s_barrier"]
+    assert found["v_exp_f32_e32"] and found["s_barrier"]
+    assert found["ds_bpermute_b32" if made.lets["matrix"] else "v_mov_b32_dpp"]
 
 
 def test_combine_is_a_kernel_of_its_own():

@@ -108,6 +108,9 @@ KGEN_DEVICE int uniform(int x, Where = here()) { return x; }
 
 // ---- memory
 
+template <typename T>
+class Window;
+
 // Memory of the call: `elements` values of T from `address` on.
 template <typename T>
 class Global {
@@ -115,6 +118,7 @@ class Global {
   KGEN_DEVICE Global(int64_t address, int64_t /*elements*/) : base_(reinterpret_cast<T*>(address)) {}
 
   KGEN_DEVICE bool present() const { return base_ != nullptr; }
+  KGEN_DEVICE Window<T> window(int64_t at, int64_t span) const { return {base_ + at, span}; }
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int64_t at, Where = here()) const {
@@ -142,6 +146,29 @@ class Global {
   }
 
   T* base_;
+};
+
+// A window of `span` elements on memory of the call. It stands at one place for the whole wave and moves by
+// steps; loads count from there, and from `span` on bring zeros.
+template <typename T>
+class Window {
+ public:
+  KGEN_DEVICE Window(const T* base, int64_t span) : base_(base), span_(static_cast<int>(span)) {}
+
+  // Moves by `delta` elements, to element `at` of the memory: the simulator looks whether it is.
+  KGEN_DEVICE void step(int64_t delta, int64_t /*at*/, Where = here()) { base_ += delta; }
+
+  template <int N>
+  KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {
+    typedef typename bits::Word<sizeof(T) * N>::type word;
+    word words = {};
+    if (at < span_) words = *reinterpret_cast<const word*>(base_ + at);
+    return bits::cast<Vec<T, N>>(words);
+  }
+
+ private:
+  const T* base_;
+  int span_;
 };
 
 // A part of the shared array.

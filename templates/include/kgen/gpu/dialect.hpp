@@ -8,6 +8,8 @@
 //   KGEN_LDS(lds, bytes)                           the block's one shared array; carved by lds.array<T>()
 //
 //   Global<T>(pointer, elements)                   memory of the call: load, load<N>, store, store<N>
+//   Window<T> from global.window(at, span)         a part of it, at one place for the wave: step, load<N>
+//   kOutside                                       an offset at which no window reads: zeros
 //   LdsArray<T>                                    a part of the shared array: the same four
 //   Vec<T, N>                                      N values; up to 16 bytes of them move as one access
 //   f16, bf16, to_float(x), from_float<T>(x)       storage types; arithmetic is in float

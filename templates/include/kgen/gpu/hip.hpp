@@ -48,6 +48,22 @@ struct Word<16> {
   typedef uint32_t type __attribute__((ext_vector_type(4)));
 };
 
+#if __has_builtin(__builtin_amdgcn_make_buffer_rsrc)
+KGEN_DEVICE Word<16>::type load_words(int64_t base, int bytes, int from) {
+  const auto descriptor = __builtin_amdgcn_make_buffer_rsrc((void*)base, 0, bytes, KGEN_DESCRIPTOR_WORD3);
+  return __builtin_amdgcn_raw_buffer_load_b128(descriptor, from, 0, 0);
+}
+#else  // an older compiler: the same instruction by its name in the compiler's own language
+typedef int words4 __attribute__((ext_vector_type(4)));
+__attribute__((device)) words4 raw_buffer_load(words4, int, int,
+                                               int) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
+KGEN_DEVICE Word<16>::type load_words(int64_t base, int bytes, int from) {
+  const words4 descriptor = {static_cast<int>(base), static_cast<int>(base >> 32 & 0xffff), bytes,
+                             KGEN_DESCRIPTOR_WORD3};
+  return cast<Word<16>::type>(raw_buffer_load(descriptor, from, 0, 0));
+}
+#endif
+
 }  // namespace bits
 
 // ---- numbers
@@ -122,6 +138,9 @@ KGEN_DEVICE int uniform(int x, Where = here()) { return __builtin_amdgcn_readfir
 
 // ---- memory
 
+template <typename T>
+class Window;
+
 // Memory of the call: `elements` values of T from `address` on.
 template <typename T>
 class Global {
@@ -129,6 +148,9 @@ class Global {
   KGEN_DEVICE Global(int64_t address, int64_t /*elements*/) : base_((KGEN_GLOBAL_MEMORY char*)address) {}
 
   KGEN_DEVICE bool present() const { return base_ != nullptr; }
+  KGEN_DEVICE Window<T> window(int64_t at, int64_t span) const {
+    return {(int64_t)base_ + at * static_cast<int64_t>(sizeof(T)), span};
+  }
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int64_t at, Where = here()) const {
@@ -157,6 +179,31 @@ class Global {
   }
 
   KGEN_GLOBAL_MEMORY char* base_;
+};
+
+// A window of `span` elements on memory of the call, behind a 128-bit buffer descriptor. It stands at one
+// place for the whole wave and moves by steps; loads count from there, and from `span` on bring zeros.
+template <typename T>
+class Window {
+ public:
+  KGEN_DEVICE Window(int64_t address, int64_t span)
+      : base_(address), bytes_(static_cast<int>(span * static_cast<int64_t>(sizeof(T)))) {}
+
+  // Moves by `delta` elements, to element `at` of the memory: the simulator looks whether it is.
+  KGEN_DEVICE void step(int64_t delta, int64_t /*at*/, Where = here()) {
+    base_ += delta * static_cast<int64_t>(sizeof(T));
+  }
+
+  template <int N>
+  KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {
+    static_assert(sizeof(T) * N == 16, "a window is read 16 bytes at a time");
+    const int from = at * static_cast<int>(sizeof(T));
+    return bits::cast<Vec<T, N>>(bits::load_words(base_, bytes_, from));
+  }
+
+ private:
+  int64_t base_;
+  int bytes_;
 };
 
 // A part of the shared array.

@@ -13,6 +13,9 @@ struct bf16 {
   uint16_t bits;
 };
 
+// An element past every window, with room to add to it.
+constexpr int kOutside = 1 << 28;
+
 constexpr int vector_alignment(int bytes, int of_element) {
   const bool power_of_two = (bytes & (bytes - 1)) == 0;
   return !power_of_two ? of_element : bytes < 16 ? bytes : 16;

@@ -24,6 +24,7 @@ constexpr int kWave = KGEN_WAVE;
 using sim::Global;
 using sim::Lds;
 using sim::LdsArray;
+using sim::Window;
 
 // ---- numbers
 

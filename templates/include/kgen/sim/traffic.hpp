@@ -72,6 +72,9 @@ inline Traffic the_traffic;
 
 inline Traffic& traffic() { return the_traffic; }
 
+template <typename T>
+class Window;
+
 // Memory of the call: `elements` values of T from `address` on. Every access is checked.
 template <typename T>
 class Global {
@@ -79,6 +82,7 @@ class Global {
   Global(int64_t address, int64_t elements) : base_(reinterpret_cast<char*>(address)), elements_(elements) {}
 
   bool present() const { return base_ != nullptr; }
+  Window<T> window(int64_t at, int64_t span) const { return {*this, at, span}; }
 
   template <int N>
   Vec<T, N> load(int64_t at, Where where = here()) const {
@@ -123,6 +127,32 @@ class Global {
 
   char* base_;
   int64_t elements_;
+};
+
+// A window of `span` elements on memory of the call. It moves by steps, all lanes of a wave alike, and where
+// they lead is checked; loads count from there, and from `span` on bring zeros.
+template <typename T>
+class Window {
+ public:
+  Window(const Global<T>& memory, int64_t at, int64_t span) : memory_(memory), at_(at), span_(span) {}
+
+  // Moves by `delta` elements, and must then stand at element `at` of the memory.
+  void step(int64_t delta, int64_t at, Where where = here()) {
+    at_ += delta;
+    if (at_ == at) return;
+    machine().stop(where, "a window stepped by %lld to element %lld instead of %lld",
+                   static_cast<long long>(delta), static_cast<long long>(at_), static_cast<long long>(at));
+  }
+
+  template <int N>
+  Vec<T, N> load(int at, Where where = here()) const {
+    if (at < 0) machine().stop(where, "a window was read at %d", at);
+    return at < span_ ? memory_.template load<N>(at_ + at, where) : Vec<T, N>{};
+  }
+
+ private:
+  Global<T> memory_;
+  int64_t at_, span_;
 };
 
 }  // namespace kgen::sim
