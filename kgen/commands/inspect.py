@@ -85,12 +85,13 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 
 def _libraries() -> dict[str, dict[str, tuple[Entry, Path]]]:
-    """Every build of the cache: kernel name -> entry and artefact."""
+    """Every build of the cache, the newest last: kernel name -> entry and artefact."""
     from kgen.manifest_read import read_library
     from kgen.paths import cache_dir
 
     found = {}
-    for file in sorted((cache_dir() / "libraries").glob("*.json")):
+    files = (cache_dir() / "libraries").glob("*.json")
+    for file in sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name)):
         entries = read_library(file).entries
         found[file.stem] = {entry.name: (entry, file.parent / entry.artefact) for entry in entries}
     return found

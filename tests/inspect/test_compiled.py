@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 
@@ -9,6 +10,7 @@ import pytest
 
 from kgen.build import elf
 from kgen.cli import main
+from kgen.commands.inspect import built
 from kgen.diagnostics import KgenError
 from kgen.inspect.disassemble import disassemble
 from kgen.inspect.report import inspect
@@ -186,3 +188,14 @@ def test_several_kernels_are_rows(tmp_path, monkeypatch, capsys):
     assert [line.split()[0] for line in lines[1:5]] == ["k", "k_second", "k", "k_second"]
     assert lines[1].split()[2:5] == ["256", "0", "32"] and lines[1].split()[6:8] == ["1", "1"]
     assert "none" in lines[2]
+
+
+def test_of_two_builds_of_a_kernel_the_newer_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("KGEN_CACHE_DIR", str(tmp_path))
+    (tmp_path / "libraries").mkdir()
+    for age, name in ((9, "a"), (5, "b"), (7, "c")):
+        file = tmp_path / "libraries" / f"{name}.json"
+        file.write_text(to_json(Library(name, (entry("cpu", "cpu_avx2", f"{name}.so"),), ())))
+        os.utime(file, (1000 - age, 1000 - age))
+    assert [path.name for _, path in built("k*").values()] == ["b.so"]
+    assert [path.name for _, path in built("c").values()] == ["c.so"]
