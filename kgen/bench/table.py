@@ -19,7 +19,7 @@ def decode_table(rows: Sequence[Row]) -> Table:
     headings = ("dtype", "layout", "page", "kernel ms", "GB/s", "ceiling", "stream", "of ceiling", "of torch")
     table = _table("paged_attention: GB/s of keys and values", (*headings, "variant"))
     table.caption = (
-        "median [quartiles]; ceiling: the same pages in table order, only read; of torch: its best"
+        "median (quartiles); ceiling: the same pages in table order, only read; of torch: its best"
     )
     for row in rows:
         best = min(row.peers, key=lambda name: row.peers[name].median)

@@ -67,7 +67,7 @@ def test_decode_prints_a_line_a_shape():
     console.print(report.run("decode", {**TINY, "dtype": "f32"}).table())
     text = console.export_text()
     assert "_f32_d64_b16_bhsd_r" in text.replace("\n", "")
-    assert "GB/s" in text
+    assert "GB/s" in text and "(quartiles)" in text
 
 
 def test_a_forced_partition_is_what_runs():
