@@ -61,7 +61,8 @@ class StandIn:
             v = torch.cat([v[1:2], v[0:1], v[2:]])
         if self.fault == "scale":
             scale = inputs["q"].shape[2] ** -0.5
-        return self.softmax(inputs["q"][row].float(), self.pair(k, heads), self.pair(v, heads), scale)
+        q = inputs["q"][row].float().clone()  # the sums of torch depend on alignment
+        return self.softmax(q, self.pair(k, heads), self.pair(v, heads), scale)
 
     def pair(self, kv: torch.Tensor, heads: int) -> torch.Tensor:
         group = heads // kv.shape[1]
@@ -106,7 +107,8 @@ def test_right_attention_passes(monkeypatch, dtype):
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize(
-    "fault", ["dropped token", "swapped values", "scale", "base 2", "tail", "finite minus infinity", "wrong group"]
+    "fault",
+    ["dropped token", "swapped values", "scale", "base 2", "tail", "finite minus infinity", "wrong group"],
 )
 def test_wrong_attention_is_found(monkeypatch, dtype, fault):
     assert outcomes(monkeypatch, attention_variant(dtype), StandIn(fault)) != []
