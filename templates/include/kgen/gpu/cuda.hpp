@@ -122,7 +122,9 @@ class Global {
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int64_t at, Where = here()) const {
-    return bits::cast<Vec<T, N>>(*word<N>(at));
+    // A local of the word's type first: without it nvcc reads memory byte by byte.
+    const typename bits::Word<sizeof(T) * N>::type moved = *word<N>(at);
+    return bits::cast<Vec<T, N>>(moved);
   }
   KGEN_DEVICE T load(int64_t at, Where = here()) const { return base_[at]; }
 
@@ -179,7 +181,9 @@ class LdsArray {
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {
-    return bits::cast<Vec<T, N>>(*word<N>(at));
+    // A local of the word's type first: without it nvcc reads memory byte by byte.
+    const typename bits::Word<sizeof(T) * N>::type moved = *word<N>(at);
+    return bits::cast<Vec<T, N>>(moved);
   }
   KGEN_DEVICE T load(int at, Where = here()) const { return base_[at]; }
 
