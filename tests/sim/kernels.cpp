@@ -40,6 +40,18 @@ KERNEL(reads_misaligned) {
   ints(a).load<4>(id() * 4 + 1);  // FAULT
 }
 
+KERNEL(steps_a_window_astray) {
+  auto window = ints(a).window(8, 64);
+  window.step(16, 24);
+  window.step(-8, 17);  // FAULT
+}
+
+KERNEL(leaves_memory_through_a_window) {
+  const auto window = ints(a).window(a.count - 8, 64);
+  window.load<4>(kgen::kOutside);
+  window.load<4>(8);  // FAULT
+}
+
 KERNEL(reads_what_is_absent) {
   Global<int>(0, 16).load(0);  // FAULT
 }

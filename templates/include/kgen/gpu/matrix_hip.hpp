@@ -38,6 +38,8 @@ __attribute__((device)) bits::float4 some_product(bits::half4, bits::half4, bits
 __attribute__((device)) bits::float4 some_product(bits::short4, bits::short4, bits::float4);
 KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_f16, f16, half4, d = some_product(x, y, d))
 KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_bf16, bf16, short4, d = some_product(x, y, d))
+KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_f16_lit, f16, half4, d = some_product(x, y, d))
+KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_bf16_lit, bf16, short4, d = some_product(x, y, d))
 
 #elif !defined(KGEN_MMAC_ASM) && __has_builtin(__builtin_hcu_mmac_f32_16x16x16_f16)
 
@@ -56,6 +58,18 @@ KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_f16, f16, half4,
                      asm("v_mmac_f32_16x16x16_f16 %0, %1, %2, %0" : "+v"(d) : "v"(x), "v"(y)))
 KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_bf16, bf16, short4,
                      asm("v_mmac_f32_16x16x16_bf16 %0, %1, %2, %0" : "+v"(d) : "v"(x), "v"(y)))
+
+#endif
+
+// The forms of gfx938 that choose how D lies have no spelling but the builtin: where a compiler lacks it,
+// a source that asks for one does not compile. KGEN_MMAC_LIT says that it is there all the same.
+#if !defined(KGEN_MFMA) && !defined(KGEN_SYNTAX_ONLY) && \
+    (defined(KGEN_MMAC_LIT) || __has_builtin(__builtin_hcu_mmac_f32_16x16x16_f16_lit_lts))
+
+KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_f16_lit, f16, half4,
+                     d = __builtin_hcu_mmac_f32_16x16x16_f16_lit_lts(x, y, d, true, false))
+KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_bf16_lit, bf16, short4,
+                     d = __builtin_hcu_mmac_f32_16x16x16_bf16_lit_lts(x, y, d, true, false))
 
 #endif
 
