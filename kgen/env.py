@@ -74,6 +74,11 @@ def compiler_launcher() -> tuple[str, ...]:
     return _words("KGEN_COMPILER_LAUNCHER")
 
 
+def warnings_are_errors() -> bool:
+    """KGEN_WERROR: whether a compiler's warning fails the build of a kernel."""
+    return _flag("KGEN_WERROR", default=False)
+
+
 def no_pybind() -> bool:
     """KGEN_NO_PYBIND: whether calls go through ctypes even where the binding could be built."""
     return _flag("KGEN_NO_PYBIND", default=False)
@@ -125,6 +130,7 @@ VARIABLES: tuple[Variable, ...] = (
     _row("KGEN_NUM_THREADS", "an integer >= 1", "OpenMP's", num_threads),
     _row("KGEN_COMPILER_LAUNCHER", "a command", "none", compiler_launcher),
     _row("KGEN_NO_PYBIND", "0 or 1", "0", no_pybind),
+    _row("KGEN_WERROR", "0 or 1", "0", warnings_are_errors),
     _row("KGEN_CLANG", "a command", "searched", clang),
     _row("PA_PARTITION_SIZE", "an integer >= 0", "0", pa_partition_size),
     _row("MAX_JOBS", "an integer >= 1", "cores and memory", max_jobs),

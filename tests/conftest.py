@@ -44,6 +44,7 @@ def _own_environment(kernel_cache: Path) -> None:
         if name.startswith("KGEN_") or name in OUTSIDE:
             del os.environ[name]
     os.environ["KGEN_CACHE_DIR"] = str(kernel_cache)
+    os.environ["KGEN_WERROR"] = "1"
 
 
 @pytest.fixture

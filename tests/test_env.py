@@ -30,6 +30,7 @@ def test_without_variables_every_default_holds():
         "KGEN_NUM_THREADS": None,
         "KGEN_COMPILER_LAUNCHER": (),
         "KGEN_NO_PYBIND": False,
+        "KGEN_WERROR": False,
         "KGEN_CLANG": (),
         "PA_PARTITION_SIZE": None,
         "MAX_JOBS": None,
