@@ -100,10 +100,8 @@ def host(kind: str, flags: tuple[str, ...] = ()) -> Toolchain:
             raise _missing("C++ compiler", tried, hint)
         words = (found,)
     name = "sim" if kind == "sim" else "cxx"
-    memory = 600 * MEGABYTE
-    return Toolchain(
-        name, kind, words, probe.identity(words), (*_HOST_FLAGS, *_strict("-Werror"), *flags), "c++", "kernel.so", memory
-    )
+    flags = (*_HOST_FLAGS, *_strict("-Werror"), *flags)
+    return Toolchain(name, kind, words, probe.identity(words), flags, "c++", "kernel.so", 600 * MEGABYTE)
 
 
 def _hip(target: TargetSpec) -> Toolchain:
