@@ -225,7 +225,7 @@ KGEN_DEVICE void write_part(const Args& a, int seq, int head, int part, int dim,
 
 }  // namespace
 
-KGEN_KERNEL(kThreads, 1) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(const Args a) {
+KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(const Args a) {
   const auto queries = q_of(a);
   const auto k_cache = k_cache_of(a);
   const auto v_cache = v_cache_of(a);

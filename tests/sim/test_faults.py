@@ -7,6 +7,8 @@ from tests.sim import simulated
 
 FAULT = 7
 CASES = {  # kernel: (block, thread or None for any, part of the message)
+    "steps_a_window_astray": (0, 0, "a window stepped by -8 to element 16 instead of 17"),
+    "leaves_memory_through_a_window": (0, 0, "out-of-range global read of 4 element(s) at 4096 of 4096"),
     "reads_past_the_end": (1, 72, "out-of-range global read of 1 element(s) at 4096 of 4096"),
     "writes_before_the_start": (0, 3, "out-of-range global write of 1 element(s) at -1 of 4096"),
     "reads_half_past_the_end": (0, 0, "out-of-range global read of 4 element(s) at 4093 of 4096"),

@@ -4,8 +4,9 @@
 #define KGEN_DEVICE __attribute__((device, always_inline)) inline
 #define KGEN_UNROLL _Pragma("unroll")
 #define KGEN_NO_UNROLL _Pragma("unroll 1")
-#define KGEN_KERNEL(threads, blocks) \
-  extern "C" __attribute__((global, visibility("default"), amdgpu_flat_work_group_size(threads, threads)))
+#define KGEN_KERNEL(threads, blocks)                                                                      \
+  extern "C" __attribute__((global, visibility("default"), amdgpu_flat_work_group_size(threads, threads), \
+                            amdgpu_waves_per_eu(((blocks) * (threads) + 255) / 256)))
 #define KGEN_LDS(name, size)                                               \
   __attribute__((shared, aligned(16))) unsigned char name##_storage[size]; \
   const kgen::Lds name { (kgen::lds_byte*)name##_storage }
