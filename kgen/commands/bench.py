@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from kgen.commands.common import add_json, console, positive, print_json
+from kgen.commands.common import add_json, console, positive, print_json, whole
 
 SUMMARY = "measure kernels against ceilings taken in the same run"
 
@@ -27,36 +27,45 @@ examples:
 exit codes: 0 done, 1 a fault (a result that is wrong is not timed), 2 usage
 """
 
-# The options that take several values, and those that take one.
-_LISTS: Mapping[str, Callable[[str], Any]] = {"dtype": str, "layout": str, "block_size": positive}
-_NUMBERS = (
-    "batch",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "context",
-    "threads",
-    "rounds",
-    "reuse_kv_times",
-    "partition_size",
+# An option's name, how it reads, and what it says of itself.
+_Option = tuple[str, Callable[[str], Any], str]
+_SHAPE: tuple[_Option, ...] = (
+    ("batch", positive, "sequences in a call (8)"),
+    ("heads", positive, "query heads (32)"),
+    ("kv_heads", positive, "KV heads (8)"),
+    ("head_dim", positive, "elements of a head (128)"),
+    ("context", positive, "tokens of each sequence (4096)"),
+)
+_THREADS: _Option = ("threads", positive, "threads of a kernel (as many as torch uses)")
+_ROUNDS: _Option = ("rounds", positive, "rounds of kernel, ceilings and peers in turn (20)")
+_SEVERAL: tuple[_Option, ...] = (
+    ("dtype", str, "of queries, keys and values; several are measured one by one (bf16 f32)"),
+    ("layout", str, "of the cache; several may be given (bhsd)"),
+    ("block_size", positive, "tokens in a page; several may be given (16 64)"),
+)
+_FORCED: tuple[_Option, ...] = (
+    ("reuse_kv_times", positive, "insist on this value (else the policy's)"),
+    ("partition_size", whole, "insist on this value, 0 for a single pass (else the policy's)"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     decode = kinds.add_parser("decode", help="decode attention against its ceilings")
-    for name, kind in _LISTS.items():
-        decode.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper())
-    for name in _NUMBERS:
-        decode.add_argument(_flag(name), type=positive, metavar="N")
+    for name, kind, text in _SEVERAL:
+        decode.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
+    _add(decode, (*_SHAPE, _THREADS, _ROUNDS, *_FORCED))
     overhead = kinds.add_parser("overhead", help="the cost of a call before any work")
-    for name in ("calls", "rounds", "threads"):
-        overhead.add_argument(_flag(name), type=positive, metavar="N")
+    _add(overhead, (("calls", positive, "calls in a round (2000)"), _ROUNDS, _THREADS))
     params = kinds.add_parser("params", help="the cost of block and partition sizes")
-    for name in ("batch", "heads", "kv_heads", "head_dim", "context", "threads", "rounds"):
-        params.add_argument(_flag(name), type=positive, metavar="N")
+    _add(params, (*_SHAPE, _THREADS, _ROUNDS))
     for kind_parser in (decode, overhead, params):
         add_json(kind_parser)
+
+
+def _add(parser: argparse.ArgumentParser, options: tuple[_Option, ...]) -> None:
+    for name, kind, text in options:
+        parser.add_argument(_flag(name), type=kind, metavar="N", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

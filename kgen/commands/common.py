@@ -98,6 +98,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def whole(text: str) -> int:
+    """An integer of at least 0, as argparse reads one."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is no integer of at least 0")
+    return int(text)
+
+
 def _coloured(text: str, stream: TextIO) -> str:
     if not stream.isatty() or "NO_COLOR" in os.environ:
         return text
