@@ -25,20 +25,19 @@ constexpr T max(T a, T b) {
 /// Of non-negative numbers, rounded up.
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// An index that is a constant.
-template <int I>
-struct Index {
-  constexpr operator int() const { return I; }
-};
-
-/// f(Index<0>), ..., f(Index<N - 1>): a loop that is unrolled before anything looks at it, so that
-/// an array it indexes becomes registers.
+/// f(0), ..., f(N - 1): a loop that is unrolled before anything looks at it, so that an array it
+/// indexes becomes registers.
 template <int N, class F>
 KGEN_INLINE void unroll(const F& f) {
-  if constexpr (N > 0) {
-    unroll<N - 1>(f);
-    f(Index<N - 1>{});
-  }
+  static_assert(N <= 8);
+  if constexpr (N > 0) f(0);
+  if constexpr (N > 1) f(1);
+  if constexpr (N > 2) f(2);
+  if constexpr (N > 3) f(3);
+  if constexpr (N > 4) f(4);
+  if constexpr (N > 5) f(5);
+  if constexpr (N > 6) f(6);
+  if constexpr (N > 7) f(7);
 }
 
 }  // namespace kgen

@@ -33,14 +33,14 @@ KGEN_INLINE void widen(Words words, Words& lo, Words& hi) {
   using Halves = uint16_t __attribute__((vector_size(kVecBytes)));
   const Halves halves = reinterpret_cast<Halves>(words);
   const Halves none{};
-#if defined(KGEN_AVX512)
+#if KGEN_LANES == 16
   lo = reinterpret_cast<Words>(__builtin_shufflevector(none, halves, 0, 32, 0, 33, 0, 34, 0, 35, 0, 36, 0, 37,
                                                        0, 38, 0, 39, 0, 40, 0, 41, 0, 42, 0, 43, 0, 44, 0, 45,
                                                        0, 46, 0, 47));
   hi = reinterpret_cast<Words>(__builtin_shufflevector(none, halves, 0, 48, 0, 49, 0, 50, 0, 51, 0, 52, 0, 53,
                                                        0, 54, 0, 55, 0, 56, 0, 57, 0, 58, 0, 59, 0, 60, 0, 61,
                                                        0, 62, 0, 63));
-#elif defined(KGEN_AVX2)
+#elif KGEN_LANES == 8
   lo = reinterpret_cast<Words>(
       __builtin_shufflevector(none, halves, 0, 16, 0, 17, 0, 18, 0, 19, 0, 20, 0, 21, 0, 22, 0, 23));
   hi = reinterpret_cast<Words>(
@@ -130,13 +130,7 @@ struct Block<f16> {
     using Half = short __attribute__((vector_size(kVecBytes / 2)));
     Half half[2];
     std::memcpy(half, &words, sizeof words);
-#if defined(KGEN_AVX512)
-    constexpr int kRoundAsSet = 4;
-    return {__builtin_ia32_vcvtph2ps512_mask(half[0], Vec{}, -1, kRoundAsSet),
-            __builtin_ia32_vcvtph2ps512_mask(half[1], Vec{}, -1, kRoundAsSet)};
-#else
-    return {__builtin_ia32_vcvtph2ps256(half[0]), __builtin_ia32_vcvtph2ps256(half[1])};
-#endif
+    return {convert(half[0]), convert(half[1])};
 #else
     Words lo, hi;
     widen(words, lo, hi);
@@ -153,6 +147,17 @@ struct Block<f16> {
 
 #if defined(KGEN_AVX512) || defined(KGEN_AVX2)
   static constexpr int lane(int i) { return i; }
+
+ private:
+  template <class Half>
+  KGEN_INLINE static Vec convert(Half half) {
+#if defined(KGEN_AVX512)
+    constexpr int kRoundAsSet = 4;
+    return __builtin_ia32_vcvtph2ps512_mask(half, Vec{}, -1, kRoundAsSet);
+#else
+    return __builtin_ia32_vcvtph2ps256(half);
+#endif
+  }
 #else
   static constexpr int lane(int i) { return i / 2 + i % 2 * kLanes; }
 

@@ -26,7 +26,8 @@ struct Dot {
   }
 };
 
-#if defined(KGEN_AVX512) && defined(__AVX512BF16__)
+// KGEN_BF16_DOTS may be given to try this form on a host without the instruction.
+#if (defined(KGEN_AVX512) && defined(__AVX512BF16__)) || defined(KGEN_BF16_DOTS)
 /// vdpbf16ps multiplies pairs of bf16 and adds them in float: no widening. (Its intrinsic changes its
 /// types from one compiler to the next.)
 template <>
@@ -43,7 +44,11 @@ struct Dot<bf16> {
   KGEN_INLINE static Operand stored(const Operand* p) { return *p; }
 
   KGEN_INLINE static void accumulate(Vec& sum, Operand a, Operand b) {
+#if !defined(KGEN_BF16_DOTS)
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#else
+    sum += as_floats(a << 16) * as_floats(b << 16) + as_floats(a & 0xffff0000u) * as_floats(b & 0xffff0000u);
+#endif
   }
 };
 #endif

@@ -16,11 +16,11 @@ KGEN_INLINE Words join_pieces(At at) {
   Piece piece[4] = {};
 #pragma GCC unroll 4
   for (int i = 0; i < Count; ++i) std::memcpy(&piece[i], at(i), 16);
-#if defined(KGEN_AVX512)
+#if KGEN_LANES == 16
   const auto low = __builtin_shufflevector(piece[0], piece[1], 0, 1, 2, 3, 4, 5, 6, 7);
   const auto high = __builtin_shufflevector(piece[2], piece[3], 0, 1, 2, 3, 4, 5, 6, 7);
   return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-#elif defined(KGEN_AVX2)
+#elif KGEN_LANES == 8
   return __builtin_shufflevector(piece[0], piece[1], 0, 1, 2, 3, 4, 5, 6, 7);
 #else
   return piece[0];

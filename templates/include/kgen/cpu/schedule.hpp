@@ -83,12 +83,4 @@ class Line {
   int64_t rows_, part_, tile_, chunks_;
 };
 
-/// How many slots (KV heads, or passes over them) to take through a tile together: as many as
-/// `budget` allows, fewer where there would be less than `wanted` chunks for `units` tiles.
-inline int64_t chunk_width(int64_t slots, int64_t budget, int64_t units, int64_t wanted) {
-  int64_t width = max<int64_t>(1, min(budget, slots));
-  while (width > 1 && (slots % width != 0 || units * (slots / width) < wanted)) --width;
-  return width;
-}
-
 }  // namespace kgen

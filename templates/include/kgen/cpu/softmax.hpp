@@ -59,15 +59,15 @@ KGEN_NOINLINE inline void fill(float* row, int begin, int end, float value) {
 template <int G, int Stride>
 KGEN_INLINE void weigh(float* s, int padded, float scale, const float* bases, Vec* total) {
   constexpr int kStep = 2 * kLanes;
-  unroll<G>([&](auto r) KGEN_LAMBDA { total[r] = Vec{}; });
+  unroll<G>([&](int r) KGEN_LAMBDA { total[r] = Vec{}; });
   for (int t = 0; t < padded; t += kStep) {
     Vec x[2 * G];
-    unroll<2 * G>([&](auto i) KGEN_LAMBDA {
+    unroll<2 * G>([&](int i) KGEN_LAMBDA {
       const Vec dots = load(s + i / 2 * Stride + t + i % 2 * kLanes);
       x[i] = fma(dots, broadcast(scale), -broadcast(bases[i / 2]));
     });
     exp2(x);
-    unroll<2 * G>([&](auto i) KGEN_LAMBDA {
+    unroll<2 * G>([&](int i) KGEN_LAMBDA {
       store(s + i / 2 * Stride + t + i % 2 * kLanes, x[i]);
       total[i / 2] = total[i / 2] + x[i];
     });
@@ -86,7 +86,7 @@ KGEN_INLINE void softmax_step(float* s, int count, float scale, float* m, float*
     for (int r = 0; r < R; ++r) fill(s + r * Stride, count, padded, s[r * Stride + count - 1]);
   }
   Vec most[R];
-  unroll<R>([&](auto r) KGEN_LAMBDA {
+  unroll<R>([&](int r) KGEN_LAMBDA {
     most[r] = broadcast(-kInfinity);
     for (int t = 0; t < padded; t += kLanes) most[r] = larger(load(s + r * Stride + t), most[r]);
   });

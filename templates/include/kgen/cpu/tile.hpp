@@ -29,15 +29,15 @@ constexpr int sum_blocks(int rows) {
 template <int R, int T>
 KGEN_INLINE void store_dots(const Vec (&sums)[R][T], float* out, int stride) {
   if constexpr (T % 4 == 0) {
-    unroll<R * T / 4>([&](auto i) KGEN_LAMBDA {
-      constexpr int r = i / (T / 4), j = i % (T / 4) * 4;
+    unroll<R * T / 4>([&](int i) KGEN_LAMBDA {
+      const int r = i / (T / 4), j = i % (T / 4) * 4;
       const Quad dots = reduce(sums[r][j], sums[r][j + 1], sums[r][j + 2], sums[r][j + 3], Add{});
       std::memcpy(out + r * stride + j, &dots, sizeof dots);
     });
   } else {
     static_assert(T == 2);
-    unroll<(R + 1) / 2>([&](auto i) KGEN_LAMBDA {
-      constexpr int r = i * 2, next = min(r + 1, R - 1);
+    unroll<(R + 1) / 2>([&](int i) KGEN_LAMBDA {
+      const int r = i * 2, next = min(r + 1, R - 1);
       const Quad dots = reduce(sums[r][0], sums[r][1], sums[next][0], sums[next][1], Add{});
       std::memcpy(out + r * stride, &dots, 8);
       std::memcpy(out + next * stride, reinterpret_cast<const char*>(&dots) + 8, 8);
@@ -46,8 +46,8 @@ KGEN_INLINE void store_dots(const Vec (&sums)[R][T], float* out, int stride) {
 }
 
 /// Keeps GCC from folding a load that has several uses into each of them.
-KGEN_INLINE void hold(Pair& v) {
-#if defined(__x86_64__) && !defined(__clang__)
+KGEN_INLINE void hold([[maybe_unused]] Pair& v) {
+#if (defined(KGEN_AVX512) || defined(KGEN_AVX2)) && !defined(__clang__)
   asm("" : "+v"(v.lo), "+v"(v.hi));
 #endif
 }
@@ -58,19 +58,19 @@ KGEN_INLINE void hold(Words&) {}
 template <class T, int R, int C>
 KGEN_INLINE void add_dots(Vec (&sums)[R][C], const typename Dot<T>::Operand* a, int stride,
                           const typename Dot<T>::Operand (&b)[C]) {
-  unroll<R>([&](auto r) KGEN_LAMBDA {
+  unroll<R>([&](int r) KGEN_LAMBDA {
     typename Dot<T>::Operand row = Dot<T>::stored(a + r * stride);
     hold(row);
-    unroll<C>([&](auto j) KGEN_LAMBDA { Dot<T>::accumulate(sums[r][j], row, b[j]); });
+    unroll<C>([&](int j) KGEN_LAMBDA { Dot<T>::accumulate(sums[r][j], row, b[j]); });
   });
 }
 
 /// sums[r][n] += weights[r * stride] * blocks[n].
 template <int R, int N>
 KGEN_INLINE void add_scaled(Pair (&sums)[R][N], const float* weights, int stride, const Pair (&blocks)[N]) {
-  unroll<R>([&](auto r) KGEN_LAMBDA {
+  unroll<R>([&](int r) KGEN_LAMBDA {
     const Vec w = broadcast(weights[r * stride]);
-    unroll<N>([&](auto n) KGEN_LAMBDA {
+    unroll<N>([&](int n) KGEN_LAMBDA {
       add_product(sums[r][n].lo, blocks[n].lo, w);
       add_product(sums[r][n].hi, blocks[n].hi, w);
     });

@@ -6,25 +6,23 @@
 
 #include "kgen/cpu/base.hpp"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+// KGEN_LANES may be given, to try the code of a wide target on a narrow host; then no instruction
+// is named at all.
+#if defined(KGEN_LANES)
+#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #define KGEN_AVX512 1
+#define KGEN_LANES 16
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define KGEN_AVX2 1
+#define KGEN_LANES 8
+#else
+#define KGEN_LANES 4
 #endif
 
 namespace kgen {
 
-#if defined(KGEN_AVX512)
-inline constexpr int kLanes = 16;
-inline constexpr int kRegisters = 32;
-#elif defined(KGEN_AVX2)
-inline constexpr int kLanes = 8;
-inline constexpr int kRegisters = 16;
-#else
-inline constexpr int kLanes = 4;
-inline constexpr int kRegisters = 16;
-#endif
-
+inline constexpr int kLanes = KGEN_LANES;  // 4, 8 or 16
+inline constexpr int kRegisters = kLanes == 16 ? 32 : 16;
 inline constexpr int kVecBytes = kLanes * 4;
 
 using Vec = float __attribute__((vector_size(kVecBytes)));
@@ -60,7 +58,7 @@ KGEN_INLINE void add_product(Vec& sum, Vec a, Vec b) {
 
 /// The larger of each lane; the lane of `b` where either is NaN.
 KGEN_INLINE Vec larger(Vec a, Vec b) {
-#if defined(__x86_64__) && !defined(__clang__)
+#if (defined(KGEN_AVX512) || defined(KGEN_AVX2)) && !defined(__clang__)
   asm("" : "+v"(a));  // GCC makes a compare and a blend of a maximum with a constant
 #endif
   return a > b ? a : b;
@@ -70,11 +68,11 @@ KGEN_INLINE Vec larger(Vec a, Vec b) {
 template <class Op>
 KGEN_INLINE Quad reduce(Vec a, Vec b, Vec c, Vec d, Op op) {
   // In every quarter of a register: a0a2 a1a3 b0b2 b1b3, then a b c d.
-#if defined(KGEN_AVX512)
+#if KGEN_LANES == 16
 #define KGEN_MIX(x, y, i, j, k, l)                                                                        \
   __builtin_shufflevector(x, y, i, j, k + 16, l + 16, i + 4, j + 4, k + 20, l + 20, i + 8, j + 8, k + 24, \
                           l + 24, i + 12, j + 12, k + 28, l + 28)
-#elif defined(KGEN_AVX2)
+#elif KGEN_LANES == 8
 #define KGEN_MIX(x, y, i, j, k, l) \
   __builtin_shufflevector(x, y, i, j, k + 8, l + 8, i + 4, j + 4, k + 12, l + 12)
 #else
@@ -86,9 +84,9 @@ KGEN_INLINE Quad reduce(Vec a, Vec b, Vec c, Vec d, Op op) {
 #undef KGEN_MIX
   Quad quarter[kLanes / 4];
   std::memcpy(quarter, &abcd, sizeof abcd);
-#if defined(KGEN_AVX512)
+#if KGEN_LANES == 16
   return op(op(quarter[0], quarter[1]), op(quarter[2], quarter[3]));
-#elif defined(KGEN_AVX2)
+#elif KGEN_LANES == 8
   return op(quarter[0], quarter[1]);
 #else
   return quarter[0];
