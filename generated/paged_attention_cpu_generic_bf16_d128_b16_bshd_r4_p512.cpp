@@ -66,7 +66,7 @@ constexpr int kBlockSize = 16;
 constexpr int kReuse = 4;
 constexpr int64_t kPartition = 512;
 
-// Tokens taken at a time: some 8 KiB of keys.
+// The most tokens taken at a time: some 8 KiB of keys.
 constexpr int kTile = kHeadDim * sizeof(KV) <= 128 ? 64 : kHeadDim * sizeof(KV) <= 256 ? 32 : kBlock;
 constexpr int kPiece = min(kBlockSize, kTile);  // of one page
 constexpr int kPieces = kTile / kPiece;
@@ -75,7 +75,12 @@ constexpr int kTail = kHeadDim % kBlock;
 constexpr int kFullBlocks = kHeadDim / kBlock;
 constexpr int kBlocks = kFullBlocks + (kTail > 0);
 constexpr int kPadded = kBlocks * kBlock;
-constexpr int kRows = min(kReuse, kMaxRows);
+
+// Rows are taken kRows at a time, as many as registers hold. A slot has room for whole such blocks;
+// the rows of a block that stand for no head are computed on zeros and never looked at.
+constexpr int kRowBlocks = (kReuse + kMaxRows - 1) / kMaxRows;
+constexpr int kRows = (kReuse + kRowBlocks - 1) / kRowBlocks;
+constexpr int kSlotRows = kRowBlocks * kRows;
 
 constexpr int kLine = 64 / sizeof(KV);                 // elements in a cache line
 constexpr int kBlockLines = max(1, kBlock / kLine);  // cache lines of a block
@@ -95,14 +100,17 @@ struct Tile {
 /// slower than the arithmetic can hide.
 class Ahead {
  public:
-  /// base: the first head's row of token 0 of block 0; pieces: of the tile.
-  Ahead(const KV* base, const int64_t* pieces, int tokens, int64_t heads, int64_t token_stride, int64_t head_stride)
+  /// base: the first head's row of token 0 of block 0; pieces: of the tile. One call in `calls` to
+  /// fetch() does something.
+  Ahead(const KV* base, const int64_t* pieces, int tokens, int64_t heads, int64_t token_stride, int64_t head_stride,
+        int calls)
       : base_(base),
         pieces_(pieces),
         heads_(heads),
         token_stride_(token_stride),
         head_stride_(head_stride),
-        tokens_(tokens) {
+        tokens_(tokens),
+        calls_(calls) {
     if (head_stride == run_) {  // the heads of a token lie side by side
       run_ *= heads;
       heads_ = 1;
@@ -116,6 +124,10 @@ class Ahead {
 
   /// Asks for the next line; from the end on for those of the last run.
   KGEN_INLINE void fetch() {
+    if constexpr (kRowBlocks > 1) {
+      if (++call_ < calls_) return;
+      call_ = 0;
+    }
     prefetch(line_);
     line_ += kLine;
     if (__builtin_expect(line_ >= end_, false)) {
@@ -143,6 +155,7 @@ class Ahead {
   int64_t token_stride_, head_stride_;
   int64_t run_ = kHeadDim;
   int tokens_, token_ = 0, tokens_in_run_ = 1;
+  int calls_, call_ = 0;
 };
 
 /// A tile as one KV head sees it, and what to fetch while it is worked on.
@@ -152,6 +165,11 @@ struct HeadTile {
   const Tile& tile;
   Ahead& k_ahead;
   Ahead& v_ahead;
+};
+
+/// How a launch goes about it: slots in a chunk and tokens in a tile (a power of two up to kTile).
+struct Plan {
+  int64_t width, tile;
 };
 
 /// A chunk of slots of a sequence over tokens [begin, end).
@@ -168,9 +186,9 @@ struct Slot {
 
 /// What a share works in: the queries and running state of a chunk of slots.
 struct Work {
-  Query* q;  // [slot][kReuse][kQuery]
-  float* o;  // [slot][kReuse][kPadded]
-  float* m;  // [slot][kReuse]
+  Query* q;  // [slot][kSlotRows][kQuery]
+  float* o;  // [slot][kSlotRows][kPadded]
+  float* m;  // [slot][kSlotRows]
   float* l;
 };
 
@@ -186,16 +204,16 @@ template <class F>
 void for_each_head(const Args& a, int64_t first, int64_t count, F f) {
   for (int64_t i = 0; i < count; ++i) {
     const Slot slot = slot_at(a, first + i);
-    for (int64_t r = 0; r < slot.rows; ++r) f(i * kReuse + r, slot.head + r);
+    for (int64_t r = 0; r < slot.rows; ++r) f(i * kSlotRows + r, slot.head + r);
   }
 }
 
-/// The tile at `begin` of the tokens before `end`; an empty one where there are none.
-Tile tile_at(const Args& a, int64_t seq, int64_t begin, int64_t end) {
+/// The tile of at most `most` tokens at `begin`, before `end`; an empty one where there are none.
+Tile tile_at(const Args& a, int64_t seq, int64_t begin, int64_t end, int64_t most) {
   if (begin >= end) return {};
   const int32_t* table = pointer<const int32_t>(a.block_table) + seq * a.block_table_stride_seq;
   Tile tile;
-  tile.count = static_cast<int>(min<int64_t>(kTile, end - begin));
+  tile.count = static_cast<int>(min(most, end - begin));
   for (int i = 0; i < kPieces; ++i) {
     const int64_t token = min<int64_t>(begin + i * kPiece, end - 1);
     const int64_t block = table[token / kBlockSize];
@@ -256,7 +274,7 @@ KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, flo
 template <int kLast, int R, int N, class ValueRow>
 KGEN_INLINE void add_token(Pair (&sums)[R][N], const float* w, ValueRow row, int first) {
   Pair blocks[N];
-  unroll<N>([&](auto n) KGEN_LAMBDA {
+  unroll<N>([&](int n) KGEN_LAMBDA {
     blocks[n] = Block<KV>::template load<kLast>(row, (first + n) * kBlock);
   });
   add_scaled(sums, w, kTile, blocks);
@@ -269,8 +287,8 @@ KGEN_INLINE void output_blocks(const Args& a, const HeadTile& head, const float*
   constexpr int kEvery = max(1, kLine / (N * kBlock));  // tokens to a line of the next tile
   const Tile& tile = head.tile;
   Pair sums[R][N];
-  unroll<R>([&](auto r) KGEN_LAMBDA {
-    unroll<N>([&](auto n) KGEN_LAMBDA { sums[r][n] = load_pair(o + r * kPadded + (first + n) * kBlock) * broadcast(shrink[r]); });
+  unroll<R>([&](int r) KGEN_LAMBDA {
+    unroll<N>([&](int n) KGEN_LAMBDA { sums[r][n] = load_pair(o + r * kPadded + (first + n) * kBlock) * broadcast(shrink[r]); });
   });
   for (int i = 0; i * kPiece < tile.count; ++i) {
     Row<KV, 0> row{head.v + tile.v[i], a.v_cache_stride_dim};
@@ -283,8 +301,8 @@ KGEN_INLINE void output_blocks(const Args& a, const HeadTile& head, const float*
       row.p += a.v_cache_stride_token;
     }
   }
-  unroll<R>([&](auto r) KGEN_LAMBDA {
-    unroll<N>([&](auto n) KGEN_LAMBDA { store_pair(o + r * kPadded + (first + n) * kBlock, sums[r][n]); });
+  unroll<R>([&](int r) KGEN_LAMBDA {
+    unroll<N>([&](int n) KGEN_LAMBDA { store_pair(o + r * kPadded + (first + n) * kBlock, sums[r][n]); });
   });
 }
 
@@ -309,54 +327,57 @@ KGEN_NOINLINE void step(const Args& a, float scale, const HeadTile& head, const 
   outputs<R>(a, head, s, shrink, o);
 }
 
-/// Takes a tile into the state of `rows` rows, as many at a time as fit in registers.
-template <int R = kRows>
-void step_rows(const Args& a, float scale, const HeadTile& head, int rows, const Query* q, float* o, float* m,
+/// Takes a tile into the state of a slot's rows.
+void step_slot(const Args& a, float scale, const HeadTile& head, int rows, const Query* q, float* o, float* m,
                float* l) {
-  for (; rows >= R; rows -= R) {
-    step<R>(a, scale, head, q, o, m, l);
-    q += R * kQuery;
-    o += R * kPadded;
-    m += R;
-    l += R;
-  }
-  if constexpr (R > 1) {
-    if (rows > 0) step_rows<(R > 4 ? 4 : R > 2 ? 2 : 1)>(a, scale, head, rows, q, o, m, l);
+  const auto take = [&](auto step, int r) { step(a, scale, head, q + r * kQuery, o + r * kPadded, m + r, l + r); };
+  for (int r = 0; r < rows; r += kRows) {
+    if (rows - r == 1) {
+      take(step<1>, r);
+    } else if (rows - r <= 4) {
+      take(step<min(kRows, 4)>, r);
+    } else {
+      take(step<kRows>, r);
+    }
   }
 }
 
-/// Attention of `count` slots over a span into `work`, while fetching the start of the span after it.
-void attend(const Args& a, const Work& work, const Span& span, int64_t count, const Span& after) {
+/// Attention over a span into `work`, while fetching the start of the span after it.
+void attend(const Args& a, const Plan& plan, const Work& work, const Span& span, const Span& after) {
+  const int64_t count = plan.width;
   const float scale = static_cast<float>(real(a.softmax_scale) * kLog2e);
   const T* q = pointer<const T>(a.q) + span.seq * a.q_stride_seq;
+  std::memset(work.q, 0, count * kSlotRows * kQuery * sizeof(Query));
   for_each_head(a, span.first_slot, count, [&](int64_t row, int64_t head) {
     load_query(q + head * a.q_stride_head, scale < 0, work.q + row * kQuery);
   });
-  std::memset(work.o, 0, count * kReuse * kPadded * sizeof(float));
-  for (int64_t i = 0; i < count * kReuse; ++i) {
+  std::memset(work.o, 0, count * kSlotRows * kPadded * sizeof(float));
+  for (int64_t i = 0; i < count * kSlotRows; ++i) {
     work.m[i] = -kInfinity;
     work.l[i] = 0.0f;
   }
 
   const KV* k = pointer<const KV>(a.k_cache);
   const KV* v = pointer<const KV>(a.v_cache);
-  Tile tile, next = tile_at(a, span.seq, span.begin, span.end);
-  for (int64_t token = span.begin; token < span.end; token += kTile) {
+  Tile tile, next = tile_at(a, span.seq, span.begin, span.end, plan.tile);
+  for (int64_t token = span.begin; token < span.end; token += plan.tile) {
     tile = next;
-    const bool last = token + kTile >= span.end;
-    next = last ? tile_at(a, after.seq, after.begin, after.end) : tile_at(a, span.seq, token + kTile, span.end);
-    const int64_t next_head = slot_at(a, last ? after.first_slot : span.first_slot).kv_head;
+    const bool last = token + plan.tile >= span.end;
+    const Span rest = last ? after : Span{span.seq, span.first_slot, token + plan.tile, span.end};
+    next = tile_at(a, rest.seq, rest.begin, rest.end, plan.tile);
+    const int64_t next_head = slot_at(a, rest.first_slot).kv_head;
     const int64_t heads = ceil_div(count, a.passes);
+    const int calls = static_cast<int>(ceil_div(min<int64_t>(a.group, kReuse), kRows) * min(count, a.passes));
     Ahead k_ahead(k + next_head * a.k_cache_stride_head, next.k, next.count, heads,
-                  a.k_cache_stride_token, a.k_cache_stride_head);
+                  a.k_cache_stride_token, a.k_cache_stride_head, calls);
     Ahead v_ahead(v + next_head * a.v_cache_stride_head, next.v, next.count, heads,
-                  a.v_cache_stride_token, a.v_cache_stride_head);
+                  a.v_cache_stride_token, a.v_cache_stride_head, calls);
     for (int64_t i = 0; i < count; ++i) {
       const Slot slot = slot_at(a, span.first_slot + i);
       const HeadTile head{k + slot.kv_head * a.k_cache_stride_head, v + slot.kv_head * a.v_cache_stride_head, tile,
                           k_ahead, v_ahead};
-      const int64_t row = i * kReuse;
-      step_rows(a, __builtin_fabsf(scale), head, slot.rows, work.q + row * kQuery, work.o + row * kPadded, work.m + row,
+      const int64_t row = i * kSlotRows;
+      step_slot(a, __builtin_fabsf(scale), head, slot.rows, work.q + row * kQuery, work.o + row * kPadded, work.m + row,
                 work.l + row);
     }
   }
@@ -425,6 +446,26 @@ int check(const Args& a) {
   return 0;
 }
 
+/// Where a token's heads lie side by side, all of them go through a tile together, so that memory is
+/// read in order, and the tile is kept small enough for the second-level cache. Where a head's tokens
+/// do, a chunk is the passes over one head. Either way there must be work for every thread.
+Plan plan_of(const Args& a, int64_t slots, int64_t threads) {
+  constexpr int64_t kCache = 131072;  // bytes for a tile, and for the state of a chunk
+  constexpr int64_t kSlot = kSlotRows * (kQuery * sizeof(Query) + kPadded * sizeof(float));
+  constexpr int64_t kToken = 2 * kHeadDim * sizeof(KV);
+  const bool side_by_side = a.k_cache_stride_head < a.k_cache_stride_token;
+  const int64_t widest = side_by_side ? min(slots, max<int64_t>(1, kCache / kSlot)) : a.passes;
+  int64_t tile = kTile;
+  while (side_by_side && tile > 2 * kLanes && tile * ceil_div(widest, a.passes) * kToken > kCache) tile /= 2;
+
+  const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
+  int64_t items = 0;  // of one chunk
+  for (int64_t seq = 0; seq < a.num_seqs; ++seq) items += 1 + lengths[seq] / kPartition;
+  int64_t width = widest;
+  while (width > 1 && (slots % width != 0 || items * (slots / width) < 4 * threads)) --width;
+  return {width, tile};
+}
+
 }  // namespace
 
 KGEN_EXPORT int paged_attention_cpu_generic_bf16_d128_b16_bshd_r4_p512(const int64_t* args) {
@@ -432,26 +473,17 @@ KGEN_EXPORT int paged_attention_cpu_generic_bf16_d128_b16_bshd_r4_p512(const int
   if (const int code = check(a)) return code;
   if (a.num_seqs == 0) return 0;
 
-  // Where a token's heads lie side by side, a chunk of them goes through a tile together, so that
-  // memory is read in order; a chunk's tile and state should stay in the second-level cache. Where
-  // a head's tokens do, a chunk is the passes over one head.
-  constexpr int64_t kTileHeads = int64_t{131072} / (2 * kTile * kHeadDim * sizeof(KV));
-  constexpr int64_t kStateSlots = 65536 / (kReuse * (kQuery * sizeof(Query) + kPadded * sizeof(float)));
-  const bool side_by_side = a.k_cache_stride_head < a.k_cache_stride_token;
-  const int64_t widest = side_by_side ? min(kTileHeads * a.passes, kStateSlots) : a.passes;
-  const int64_t slots = a.num_kv_heads * a.passes;
-  const int64_t threads = max<int64_t>(1, a.num_threads);
   const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
+  const int64_t threads = max<int64_t>(1, a.num_threads);
+  const int64_t slots = a.num_kv_heads * a.passes;
+  const Plan plan = plan_of(a, slots, threads);
   constexpr int64_t kPart = kPartition;
-  int64_t items = 0;
-  for (int64_t seq = 0; seq < a.num_seqs; ++seq) items += lengths[seq] / kPart + 1;
-  const int64_t width = chunk_width(slots, widest, items, 4 * threads);
-  const Line line(lengths, a.num_seqs, kPart, kTile, slots / width);
+  const Line line(lengths, a.num_seqs, kPart, plan.tile, slots / plan.width);
   const int64_t units = line.units();
   const int64_t shares = min(units, 4 * threads);
 
   thread_local Scratch scratch;
-  const int64_t rows = width * kReuse;
+  const int64_t rows = plan.width * kSlotRows;
   const auto work_of = [&](Carver& carver) {
     return Work{carver.take<Query>(rows * kQuery), carver.take<float>(rows * kPadded), carver.take<float>(rows),
                 carver.take<float>(rows)};
@@ -471,13 +503,13 @@ KGEN_EXPORT int paged_attention_cpu_generic_bf16_d128_b16_bshd_r4_p512(const int
     if (cut(share) >= end) return;
     const auto span_at = [&](const Line::Place& place) {
       const int64_t last_tile = min(place.tiles, place.tile + end - place.unit);
-      return Span{place.seq, place.chunk * width, place.begin + place.tile * kTile,
-                  min(place.end, place.begin + last_tile * kTile)};
+      return Span{place.seq, place.chunk * plan.width, place.begin + place.tile * plan.tile,
+                  min(place.end, place.begin + last_tile * plan.tile)};
     };
     for (auto place = line.at(cut(share)); place.unit < end;) {
       const auto here = place;
       line.next(place);
-      attend(a, work, span_at(here), width, place.unit < end ? span_at(place) : Span{});
+      attend(a, plan, work, span_at(here), place.unit < end ? span_at(place) : Span{});
       write(here, span_at(here));
     }
   };
@@ -487,7 +519,7 @@ KGEN_EXPORT int paged_attention_cpu_generic_bf16_d128_b16_bshd_r4_p512(const int
     const Work work = work_of(carver);
     go_through(share, work, [&](const Line::Place& place, const Span& span) {
       const bool whole = line.parts(place.seq) == 1;
-      for_each_head(a, span.first_slot, width, [&](int64_t r, int64_t head) {
+      for_each_head(a, span.first_slot, plan.width, [&](int64_t r, int64_t head) {
         if (whole) return finish(a, work, r, place.seq, head);
         const Parts parts = parts_of(a, place.seq, head);
         save(work, r, parts.m + place.part, parts.l + place.part, parts.out + place.part * a.tmp_out_stride_part);
@@ -495,7 +527,7 @@ KGEN_EXPORT int paged_attention_cpu_generic_bf16_d128_b16_bshd_r4_p512(const int
     });
   });
 
-  if (items == a.num_seqs) return 0;  // no row has a second part
+  if (a.max_seq_len <= kPart) return 0;  // no row has a second part
   const int64_t heads = a.num_seqs * a.num_heads;
   const int64_t merges = min(heads, shares);
   parallel(a, merges, [&](int64_t merge) {
