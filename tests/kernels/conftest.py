@@ -1,0 +1,9 @@
+"""The same numbers in every run."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
