@@ -28,7 +28,7 @@ exit codes: 0 the tokens are identical, 1 they differ or a step failed, 2 usage
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--build", default="smollm2", metavar="BUILD", help="the build to use (smollm2)")
     parser.add_argument(
-        "--new-tokens", type=positive, default=64, metavar="N", help="tokens a prompt gets (64)"
+        "--new-tokens", type=positive, default=32, metavar="N", help="tokens a prompt gets (32)"
     )
     parser.add_argument("--random-weights", action="store_true", help="do not use the real model")
     parser.add_argument("--jobs", type=positive, metavar="N", help="compilers at once")
