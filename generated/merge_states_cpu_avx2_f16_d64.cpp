@@ -65,7 +65,9 @@ KGEN_EXPORT int merge_states_cpu_avx2_f16_d64(const int64_t* args) {
   const int64_t shares = shares_for(rows, a.num_states * kHeadDim, kWorthAThread, a.num_threads);
   parallel(a, shares, [&](int64_t share) {
     const int64_t end = first_of_share(rows, share + 1, shares);
-    for (int64_t i = first_of_share(rows, share, shares); i < end; ++i) merge(a, i / a.num_heads, i % a.num_heads);
+    for (int64_t i = first_of_share(rows, share, shares); i < end; ++i) {
+      merge(a, i / a.num_heads, i % a.num_heads);
+    }
   });
   return 0;
 }

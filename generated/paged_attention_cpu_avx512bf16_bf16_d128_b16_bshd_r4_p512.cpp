@@ -66,8 +66,9 @@ constexpr int kBlockSize = 16;
 constexpr int kReuse = 4;
 constexpr int64_t kPartition = 512;
 
-// The most tokens taken at a time: some 8 KiB of keys.
+// The most and the fewest tokens taken at a time.
 constexpr int kTile = kHeadDim * sizeof(KV) <= 128 ? 64 : kHeadDim * sizeof(KV) <= 256 ? 32 : kBlock;
+constexpr int kLeastTile = kBlock;
 constexpr int kPiece = min(kBlockSize, kTile);  // of one page
 constexpr int kPieces = kTile / kPiece;
 
@@ -82,7 +83,7 @@ constexpr int kRowBlocks = (kReuse + kMaxRows - 1) / kMaxRows;
 constexpr int kRows = (kReuse + kRowBlocks - 1) / kRowBlocks;
 constexpr int kSlotRows = kRowBlocks * kRows;
 
-constexpr int kLine = 64 / sizeof(KV);                 // elements in a cache line
+constexpr int kLine = 64 / sizeof(KV);               // elements in a cache line
 constexpr int kBlockLines = max(1, kBlock / kLine);  // cache lines of a block
 
 using Query = Dot<KV>::Operand;  // [kBlocks] a row
@@ -95,6 +96,11 @@ struct Tile {
   int64_t v[kPieces];
 };
 
+/// An axis of what is read: how far apart its places are, how many, and where we are.
+struct Axis {
+  int64_t stride, count, at = 0;
+};
+
 /// The cache lines of a tile for some KV heads, to be fetched one by one while the tile before it is
 /// worked on. They come in the order in which they lie in memory: in any other order the memory is
 /// slower than the arithmetic can hide.
@@ -102,23 +108,15 @@ class Ahead {
  public:
   /// base: the first head's row of token 0 of block 0; pieces: of the tile. One call in `calls` to
   /// fetch() does something.
-  Ahead(const KV* base, const int64_t* pieces, int tokens, int64_t heads, int64_t token_stride, int64_t head_stride,
-        int calls)
-      : base_(base),
-        pieces_(pieces),
-        heads_(heads),
-        token_stride_(token_stride),
-        head_stride_(head_stride),
-        tokens_(tokens),
-        calls_(calls) {
-    if (head_stride == run_) {  // the heads of a token lie side by side
-      run_ *= heads;
-      heads_ = 1;
-    }
-    if (heads_ == 1 && token_stride == run_) {  // and so do the tokens of a page
-      run_ *= kPiece;
-      tokens_in_run_ = kPiece;
-    }
+  Ahead(const KV* base, const int64_t* pieces, int64_t tokens, int64_t heads, int64_t token_stride,
+        int64_t head_stride, int64_t calls)
+      : base_(base), pieces_(pieces), count_(ceil_div(tokens, kPiece)), calls_(calls) {
+    const Axis token{token_stride, min<int64_t>(tokens, kPiece)};
+    const Axis head{head_stride, heads};
+    inner_ = token_stride < head_stride ? token : head;
+    outer_ = token_stride < head_stride ? head : token;
+    join(inner_);
+    if (inner_.count == 1) join(outer_);
     enter();
   }
 
@@ -131,19 +129,27 @@ class Ahead {
     prefetch(line_);
     line_ += kLine;
     if (__builtin_expect(line_ >= end_, false)) {
-      if (head_ + 1 < heads_) {
-        ++head_;
-      } else if (token_ + tokens_in_run_ < tokens_) {
-        head_ = 0;
-        token_ += tokens_in_run_;
+      if (++inner_.at >= inner_.count) {
+        inner_.at = 0;
+        if (++outer_.at >= outer_.count) {
+          outer_.at = 0;
+          if (piece_ + 1 < count_) ++piece_;
+        }
       }
       enter();
     }
   }
 
  private:
+  /// What lies side by side is one run.
+  void join(Axis& axis) {
+    if (axis.stride != run_) return;
+    run_ *= axis.count;
+    axis.count = 1;
+  }
+
   KGEN_INLINE void enter() {
-    line_ = base_ + pieces_[token_ / kPiece] + token_ % kPiece * token_stride_ + head_ * head_stride_;
+    line_ = base_ + pieces_[piece_] + inner_.at * inner_.stride + outer_.at * outer_.stride;
     end_ = line_ + run_;
   }
 
@@ -151,11 +157,10 @@ class Ahead {
   const KV* end_;
   const KV* base_;
   const int64_t* pieces_;
-  int64_t heads_, head_ = 0;
-  int64_t token_stride_, head_stride_;
+  int64_t piece_ = 0, count_;
+  Axis inner_{}, outer_{};
   int64_t run_ = kHeadDim;
-  int tokens_, token_ = 0, tokens_in_run_ = 1;
-  int calls_, call_ = 0;
+  int64_t calls_, call_ = 0;
 };
 
 /// A tile as one KV head sees it, and what to fetch while it is worked on.
@@ -236,11 +241,6 @@ KGEN_INLINE const KV* keys_at(const Args& a, const KV* k, const Tile& tile, int 
   return k + tile.k[t / kPiece] + t % kPiece * a.k_cache_stride_token;
 }
 
-/// Where the values of token t of a tile begin.
-KGEN_INLINE const KV* values_at(const Args& a, const KV* v, const Tile& tile, int t) {
-  return v + tile.v[t / kPiece] + t % kPiece * a.v_cache_stride_token;
-}
-
 /// s[r][t] = q[r] . k[t] for the tokens of a tile; what follows them up to kTile is arbitrary. The
 /// next tile's keys are asked for on the way.
 template <int R>
@@ -270,25 +270,25 @@ KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, flo
   }
 }
 
-/// sums[r] += w[r] * the blocks [first, first + N) of a token's values.
+/// sums[r] += w[r] * N blocks of a token's values, from element `first` on.
 template <int kLast, int R, int N, class ValueRow>
 KGEN_INLINE void add_token(Pair (&sums)[R][N], const float* w, ValueRow row, int first) {
   Pair blocks[N];
-  unroll<N>([&](int n) KGEN_LAMBDA {
-    blocks[n] = Block<KV>::template load<kLast>(row, (first + n) * kBlock);
-  });
+  unroll<N>([&](int n) KGEN_LAMBDA { blocks[n] = Block<KV>::template load<kLast>(row, first + n * kBlock); });
   add_scaled(sums, w, kTile, blocks);
 }
 
 /// Blocks [first, first + N) of the outputs, the last of them with kLast elements.
 template <int R, int N, int kLast>
-KGEN_INLINE void output_blocks(const Args& a, const HeadTile& head, const float* w, const float* shrink, float* o,
-                               int first) {
+KGEN_INLINE void output_blocks(const Args& a, const HeadTile& head, const float* w, const float* shrink,
+                               float* o, int first) {
   constexpr int kEvery = max(1, kLine / (N * kBlock));  // tokens to a line of the next tile
   const Tile& tile = head.tile;
   Pair sums[R][N];
   unroll<R>([&](int r) KGEN_LAMBDA {
-    unroll<N>([&](int n) KGEN_LAMBDA { sums[r][n] = load_pair(o + r * kPadded + (first + n) * kBlock) * broadcast(shrink[r]); });
+    unroll<N>([&](int n) KGEN_LAMBDA {
+      sums[r][n] = load_pair(o + r * kPadded + (first + n) * kBlock) * broadcast(shrink[r]);
+    });
   });
   for (int i = 0; i * kPiece < tile.count; ++i) {
     Row<KV, 0> row{head.v + tile.v[i], a.v_cache_stride_dim};
@@ -297,7 +297,7 @@ KGEN_INLINE void output_blocks(const Args& a, const HeadTile& head, const float*
       if (t % kEvery == 0) {
         for (int j = 0; j < max(1, N * kBlockLines); ++j) head.v_ahead.fetch();
       }
-      add_token<kLast>(sums, w + t, row, first);
+      add_token<kLast>(sums, w + t, row, first * kBlock);
       row.p += a.v_cache_stride_token;
     }
   }
@@ -312,14 +312,17 @@ template <int R>
 KGEN_INLINE void outputs(const Args& a, const HeadTile& head, const float* w, const float* shrink, float* o) {
   constexpr int kStep = min(sum_blocks(R), max(kFullBlocks, 1));
   constexpr int kRest = kFullBlocks % kStep;
-  for (int b = 0; b + kStep <= kFullBlocks; b += kStep) output_blocks<R, kStep, kBlock>(a, head, w, shrink, o, b);
+  for (int b = 0; b + kStep <= kFullBlocks; b += kStep) {
+    output_blocks<R, kStep, kBlock>(a, head, w, shrink, o, b);
+  }
   if constexpr (kRest > 0) output_blocks<R, kRest, kBlock>(a, head, w, shrink, o, kFullBlocks - kRest);
   if constexpr (kTail > 0) output_blocks<R, 1, kTail>(a, head, w, shrink, o, kFullBlocks);
 }
 
 /// Takes a tile into the state of R rows.
 template <int R>
-KGEN_NOINLINE void step(const Args& a, float scale, const HeadTile& head, const Query* q, float* o, float* m, float* l) {
+KGEN_NOINLINE void step(const Args& a, float scale, const HeadTile& head, const Query* q, float* o, float* m,
+                        float* l) {
   alignas(kVecBytes) float s[R * kTile];
   float shrink[R];
   scores<R>(a, head, q, s);
@@ -330,7 +333,9 @@ KGEN_NOINLINE void step(const Args& a, float scale, const HeadTile& head, const 
 /// Takes a tile into the state of a slot's rows.
 void step_slot(const Args& a, float scale, const HeadTile& head, int rows, const Query* q, float* o, float* m,
                float* l) {
-  const auto take = [&](auto step, int r) { step(a, scale, head, q + r * kQuery, o + r * kPadded, m + r, l + r); };
+  const auto take = [&](auto step, int r) {
+    step(a, scale, head, q + r * kQuery, o + r * kPadded, m + r, l + r);
+  };
   for (int r = 0; r < rows; r += kRows) {
     if (rows - r == 1) {
       take(step<1>, r);
@@ -367,18 +372,22 @@ void attend(const Args& a, const Plan& plan, const Work& work, const Span& span,
     next = tile_at(a, rest.seq, rest.begin, rest.end, plan.tile);
     const int64_t next_head = slot_at(a, rest.first_slot).kv_head;
     const int64_t heads = ceil_div(count, a.passes);
-    const int calls = static_cast<int>(ceil_div(min<int64_t>(a.group, kReuse), kRows) * min(count, a.passes));
-    Ahead k_ahead(k + next_head * a.k_cache_stride_head, next.k, next.count, heads,
-                  a.k_cache_stride_token, a.k_cache_stride_head, calls);
-    Ahead v_ahead(v + next_head * a.v_cache_stride_head, next.v, next.count, heads,
-                  a.v_cache_stride_token, a.v_cache_stride_head, calls);
+    const int64_t calls = ceil_div(min<int64_t>(a.group, kReuse), kRows) * min(count, a.passes);
+    const auto ahead = [&](const KV* base, const int64_t* pieces, int64_t row_stride, int64_t head_stride) {
+      return Ahead(base + next_head * head_stride, pieces, next.count, heads, row_stride, head_stride, calls);
+    };
+    // where pages are not made of rows, a row's worth of the page stands for a row
+    const int64_t k_row = a.k_cache_stride_token;
+    const int64_t v_row = a.v_cache_stride_token;
+    Ahead k_ahead = ahead(k, next.k, k_row, a.k_cache_stride_head);
+    Ahead v_ahead = ahead(v, next.v, v_row, a.v_cache_stride_head);
     for (int64_t i = 0; i < count; ++i) {
       const Slot slot = slot_at(a, span.first_slot + i);
-      const HeadTile head{k + slot.kv_head * a.k_cache_stride_head, v + slot.kv_head * a.v_cache_stride_head, tile,
-                          k_ahead, v_ahead};
+      const HeadTile head{k + slot.kv_head * a.k_cache_stride_head, v + slot.kv_head * a.v_cache_stride_head,
+                          tile, k_ahead, v_ahead};
       const int64_t row = i * kSlotRows;
-      step_slot(a, __builtin_fabsf(scale), head, slot.rows, work.q + row * kQuery, work.o + row * kPadded, work.m + row,
-                work.l + row);
+      step_slot(a, __builtin_fabsf(scale), head, slot.rows, work.q + row * kQuery, work.o + row * kPadded,
+                work.m + row, work.l + row);
     }
   }
 }
@@ -446,17 +455,16 @@ int check(const Args& a) {
   return 0;
 }
 
-/// Where a token's heads lie side by side, all of them go through a tile together, so that memory is
-/// read in order, and the tile is kept small enough for the second-level cache. Where a head's tokens
-/// do, a chunk is the passes over one head. Either way there must be work for every thread.
+/// All heads go through a tile together, so that pages are read whole, and a tile is small enough for
+/// the second-level cache to hold it, the next one, and the state of the heads. Where that leaves too
+/// little to share out, a chunk is fewer heads.
 Plan plan_of(const Args& a, int64_t slots, int64_t threads) {
   constexpr int64_t kCache = 131072;  // bytes for a tile, and for the state of a chunk
   constexpr int64_t kSlot = kSlotRows * (kQuery * sizeof(Query) + kPadded * sizeof(float));
   constexpr int64_t kToken = 2 * kHeadDim * sizeof(KV);
-  const bool side_by_side = a.k_cache_stride_head < a.k_cache_stride_token;
-  const int64_t widest = side_by_side ? min(slots, max<int64_t>(1, kCache / kSlot)) : a.passes;
+  const int64_t widest = min(slots, max<int64_t>(1, kCache / kSlot));
   int64_t tile = kTile;
-  while (side_by_side && tile > 2 * kLanes && tile * ceil_div(widest, a.passes) * kToken > kCache) tile /= 2;
+  while (tile > kLeastTile && tile * ceil_div(widest, a.passes) * kToken > kCache) tile /= 2;
 
   const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
   int64_t items = 0;  // of one chunk
@@ -485,8 +493,8 @@ KGEN_EXPORT int paged_attention_cpu_avx512bf16_bf16_d128_b16_bshd_r4_p512(const 
   thread_local Scratch scratch;
   const int64_t rows = plan.width * kSlotRows;
   const auto work_of = [&](Carver& carver) {
-    return Work{carver.take<Query>(rows * kQuery), carver.take<float>(rows * kPadded), carver.take<float>(rows),
-                carver.take<float>(rows)};
+    return Work{carver.take<Query>(rows * kQuery), carver.take<float>(rows * kPadded),
+                carver.take<float>(rows), carver.take<float>(rows)};
   };
   Carver measure;
   work_of(measure);
@@ -522,7 +530,8 @@ KGEN_EXPORT int paged_attention_cpu_avx512bf16_bf16_d128_b16_bshd_r4_p512(const 
       for_each_head(a, span.first_slot, plan.width, [&](int64_t r, int64_t head) {
         if (whole) return finish(a, work, r, place.seq, head);
         const Parts parts = parts_of(a, place.seq, head);
-        save(work, r, parts.m + place.part, parts.l + place.part, parts.out + place.part * a.tmp_out_stride_part);
+        float* out = parts.out + place.part * a.tmp_out_stride_part;
+        save(work, r, parts.m + place.part, parts.l + place.part, out);
       });
     });
   });
@@ -531,11 +540,14 @@ KGEN_EXPORT int paged_attention_cpu_avx512bf16_bf16_d128_b16_bshd_r4_p512(const 
   const int64_t heads = a.num_seqs * a.num_heads;
   const int64_t merges = min(heads, shares);
   parallel(a, merges, [&](int64_t merge) {
-    for (int64_t i = first_of_share(heads, merge, merges); i < first_of_share(heads, merge + 1, merges); ++i) {
+    const int64_t end = first_of_share(heads, merge + 1, merges);
+    for (int64_t i = first_of_share(heads, merge, merges); i < end; ++i) {
       const int64_t seq = i / a.num_heads, head = i % a.num_heads;
       if (line.parts(seq) == 1) continue;
       const Parts parts = parts_of(a, seq, head);
-      const auto part = [&](int64_t j) { return Part{parts.m[j], parts.l[j], parts.out + j * a.tmp_out_stride_part}; };
+      const auto part = [&](int64_t j) {
+        return Part{parts.m[j], parts.l[j], parts.out + j * a.tmp_out_stride_part};
+      };
       finish_parts(a, line.parts(seq), part, seq, head);
     }
   });

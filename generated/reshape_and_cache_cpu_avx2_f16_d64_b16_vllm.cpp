@@ -77,7 +77,8 @@ KGEN_EXPORT int reshape_and_cache_cpu_avx2_f16_d64_b16_vllm(const int64_t* args)
   // Two tokens may name one slot, and then the later one stands: a thread therefore owns slots,
   // not tokens.
   constexpr int64_t kWorthAThread = 65536;  // elements
-  const int64_t shares = shares_for(a.num_tokens, a.num_kv_heads * kHeadDim * 2, kWorthAThread, a.num_threads);
+  const int64_t cost = a.num_kv_heads * kHeadDim * 2;
+  const int64_t shares = shares_for(a.num_tokens, cost, kWorthAThread, a.num_threads);
   parallel(a, shares, [&](int64_t share) {
     for (int64_t token = 0; token < a.num_tokens; ++token) {
       const int64_t slot = slots[token];

@@ -31,7 +31,8 @@ KGEN_EXPORT int swap_blocks_cpu_generic(const int64_t* args) {
   const Args& a = *reinterpret_cast<const Args*>(args);
   if (!fits(a)) return fail(a, 1, 0, 0, a.abi);
   const Mapping mapping{pointer<const int64_t>(a.block_mapping), a.num_pairs, a.block_mapping_stride_pair};
-  const Pages<const uint8_t> from{pointer<const uint8_t>(a.source), a.num_source_blocks, a.source_stride_block};
+  const Pages<const uint8_t> from{pointer<const uint8_t>(a.source), a.num_source_blocks,
+                                  a.source_stride_block};
   const Pages<uint8_t> to{pointer<uint8_t>(a.destination), a.num_blocks, a.destination_stride_block};
   for (int64_t i = 0; i < mapping.count; ++i) {
     if (!from.has(mapping.source(i))) return fail(a, 2, i, 0, mapping.source(i));
