@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "kgen"
 
 BASE = ("diagnostics", "env", "paths", "layout", "manifest", "manifest_read", "arithmetic", "semantics")
 # Each of these may import those before it.
-COMPILE = ("syntax", "spec", "targets", "variants", "render", "build", "inspect")
+COMPILE = ("syntax", "algebra", "spec", "targets", "masks", "variants", "render", "build", "inspect")
 RUN = ("metadata", "dispatch", "runtime")
 ACROSS = ("api", "ops", "reference", "testing", "bench", "tune", "integrations")
 

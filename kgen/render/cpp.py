@@ -7,9 +7,8 @@ they are and stand for `int64_t` (or the float type) variables.
 
 from __future__ import annotations
 
+from kgen.algebra.bounds import Bounds, is_natural, is_positive
 from kgen.diagnostics import Diagnostic, KgenError
-from kgen.render.bounds import Bounds, is_natural, is_positive
-from kgen.render.simplify import simplify as simplify
 from kgen.semantics import INT_MIN
 from kgen.syntax.ast import (
     Attr,

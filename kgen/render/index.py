@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kgen.algebra.bounds import Bounds
+from kgen.algebra.simplify import simplify
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 from kgen.layout import AXES, TensorOrder
 from kgen.manifest import Scalar
-from kgen.render.bounds import Bounds
-from kgen.render.cpp import print_cpp, simplify
+from kgen.render.cpp import print_cpp
 from kgen.semantics import DTYPES
 from kgen.spec.model import ArgumentSpec
 from kgen.syntax.ast import Attr, Binary, Expr, Int, Name, names_of, rebuild, walk

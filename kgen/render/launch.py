@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kgen.algebra.simplify import simplify
 from kgen.manifest import Launch, Scalar
-from kgen.render.cpp import print_cpp, simplify
+from kgen.render.cpp import print_cpp
 from kgen.spec.evaluate import evaluate_expr, inline
 from kgen.spec.model import GridSpec
 from kgen.syntax.ast import Attr, Expr, Float, Int, Name, names_of, rebuild

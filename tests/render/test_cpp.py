@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from kgen.algebra.simplify import simplify
 from kgen.diagnostics import KgenError
 from kgen.paths import include_dir
-from kgen.render.cpp import print_cpp, simplify
+from kgen.render.cpp import print_cpp
 from kgen.semantics import evaluate
 from kgen.syntax.ast import Binary, Compare, Expr, In, Int, Name, literal, to_code
 from kgen.syntax.parser import parse_expr

@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kgen.algebra.bounds import Bounds, range_of
+from kgen.algebra.linear import Sum, from_sum, linear, plus, scaled, split
 from kgen.diagnostics import KgenError
-from kgen.render.bounds import Bounds, range_of
-from kgen.render.linear import Sum, from_sum, linear, plus, scaled, split
 from kgen.semantics import INT_MAX, MAX_DEPTH, evaluate
 from kgen.syntax.ast import (
     LITERALS,

@@ -5,10 +5,10 @@ import math
 import pytest
 from hypothesis import given, settings
 
+from kgen.algebra.bounds import range_of
+from kgen.algebra.simplify import simplify
 from kgen.diagnostics import KgenError
-from kgen.render.bounds import range_of
 from kgen.render.cpp import print_cpp
-from kgen.render.simplify import simplify
 from kgen.semantics import MAX_DEPTH, evaluate
 from kgen.syntax.ast import Binary, Call, Expr, Int, Name, to_code
 from kgen.syntax.parser import parse_expr
