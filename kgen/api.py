@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import logging
@@ -14,6 +15,7 @@ from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 from kgen.dispatch.model import Built, Compiler
 from kgen.manifest import Entry, Policy, Scalar
 from kgen.spec.catalog import Catalog
+from kgen.spec.model import OpSpec
 from kgen.variants.model import Matrix, Rejected, Variant
 
 if TYPE_CHECKING:
@@ -131,9 +133,7 @@ class _Compiler:
     """The compile half as dispatch sees it (`kgen.dispatch.model.Compiler`)."""
 
     def policy(self, op: str) -> Policy:
-        from kgen.variants.policy import compile_policy
-
-        return compile_policy(_catalog().op(op))
+        return _policy(_catalog().op(op))
 
     def native(self) -> str:
         from kgen.targets.host import native_target
@@ -168,7 +168,8 @@ def build_binding() -> Path | None:
     if headers is None:
         return None
     folder = Path(__file__).parent / "dispatch" / "binding"
-    own = hashlib.sha256((folder / "signature.hpp").read_bytes()).hexdigest()
+    own_headers = b"".join(file.read_bytes() for file in sorted(folder.glob("*.hpp")))
+    own = hashlib.sha256(own_headers).hexdigest()
     return build_shared(
         (folder / "binding.cpp").read_text(encoding="utf-8"),
         "kgen_binding",
@@ -215,10 +216,15 @@ def _refusal(rejected: Rejected) -> Diagnostic:
 
 
 def _policies(variants: Sequence[Variant]) -> list[Policy]:
+    ops = {variant.op.name: variant.op for variant in variants}
+    return [_policy(op) for op in ops.values()]
+
+
+def _policy(op: OpSpec) -> Policy:
+    from kgen.render.sources import sources_hash
     from kgen.variants.policy import compile_policy
 
-    ops = {variant.op.name: variant.op for variant in variants}
-    return [compile_policy(op) for op in ops.values()]
+    return dataclasses.replace(compile_policy(op), sources=sources_hash())
 
 
 def _build_path(build_spec: str | Path) -> Path:

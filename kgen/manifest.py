@@ -136,6 +136,7 @@ class Policy:
     guards: tuple[Guard, ...]
     select: tuple[SelectRule, ...]
     layouts: Mapping[str, Any]  # name -> kgen.layout.Layout as JSON
+    sources: str = ""  # hash of the templates and targets that kernels were made from, where it is known
     version: int = SCHEMA_VERSION
 
 

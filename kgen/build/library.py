@@ -68,8 +68,9 @@ def register_library(
     """Name results of `build` as the library `<cache>/libraries/<name>.json`, for dispatch to find.
 
     With `keep`, kernels and policies registered under the name before stay, unless new ones of
-    the same name (or operator) replace them. Raises KgenError (K406) where the cache cannot be
-    written, K410 for a name that is no file name. Writes nothing where nothing changes.
+    the same name (or operator) replace them, or their operator's spec or templates have changed.
+    Raises KgenError (K406) where the cache cannot be written, K410 for a name that is no file
+    name. Writes nothing where nothing changes.
     """
     if not _NAME.fullmatch(name):
         raise KgenError(
@@ -144,13 +145,18 @@ def _sorted(library: Library) -> Library:
 
 
 def _merged(path: Path, new: Library) -> Library:
-    """What is registered already (unless unreadable), overlaid with the new."""
+    """What is registered already (unless unreadable), overlaid with the new. Kernels of a spec or of
+    templates that have changed since go: their policy is not theirs any more."""
     try:
         old = read_library(path)
     except KgenError:
         return _sorted(new)
+    origin = {policy.op: (policy.spec_hash, policy.sources) for policy in old.policies}
+    changed = {
+        p.op for p in new.policies if origin.get(p.op, (p.spec_hash, p.sources)) != (p.spec_hash, p.sources)
+    }
     names = {entry.name for entry in new.entries}
-    kept = tuple(entry for entry in old.entries if entry.name not in names)
+    kept = tuple(entry for entry in old.entries if entry.name not in names and entry.op not in changed)
     return _sorted(Library(new.name, (*kept, *new.entries), (*old.policies, *new.policies)))
 
 

@@ -130,13 +130,13 @@ class Registry:
     def _read(self, file: Path) -> None:
         try:
             library = read_library(file)
-            for entry in self._usable(library, str(file)):
+            for entry in self._usable(library, str(file), _in_cache(file)):
                 self._register(Built(entry, file.parent, library.name))
         except KgenError as error:
             self._skipped.append(Skipped(str(file), error.diagnostics[0].message))
 
-    def _usable(self, library: Library, name: str) -> list[Entry]:
-        stale = {p.op: reason for p in library.policies if (reason := self._stale(p))}
+    def _usable(self, library: Library, name: str, cached: bool = False) -> list[Entry]:
+        stale = {p.op: reason for p in library.policies if (reason := self._stale(p, cached))}
         self._skipped += [Skipped(f"{name}: {op}", reason) for op, reason in stale.items()]
         usable = []
         for entry in library.entries:
@@ -147,13 +147,20 @@ class Registry:
                 self._skipped.append(Skipped(entry.name, reason))
         return usable
 
-    def _stale(self, policy: Policy) -> str | None:
+    def _stale(self, policy: Policy, cached: bool) -> str | None:
+        """Why kernels under this policy are not used. What the cache registered must also come from the
+        templates of today: it can be built again. A library that was carried here is taken as it is.
+        """
         try:
             current = self._policy(policy.op)
         except KgenError as error:
             return error.diagnostics[0].message
         if current.spec_hash == policy.spec_hash:
-            return None
+            if not cached or current.sources == policy.sources:
+                return None
+            return (
+                f"built from other templates or targets ({policy.sources[:12]}; now {current.sources[:12]})"
+            )
         return (
             f"built from another spec of {policy.op} ({policy.spec_hash[:12]}; now {current.spec_hash[:12]})"
         )
@@ -182,6 +189,10 @@ def _sources() -> tuple[Path, ...]:
     folder = paths.cache_dir() / "libraries"
     registered = sorted({*folder.glob(f"*/{FILE}"), *folder.glob("*.json")})
     return (*named, *registered)
+
+
+def _in_cache(file: Path) -> bool:
+    return file.is_relative_to(paths.cache_dir() / "libraries")
 
 
 def _stamp(file: Path) -> int:

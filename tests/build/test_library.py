@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -139,14 +140,24 @@ def test_keeping_adds_and_replaces_by_name(sample):
     first = sample.build(rendered("one", 1), rendered("two", 2))
     path = register_library("jit", first, [policy("tiny"), policy("other")])
     second = sample.build(rendered("two", 3), rendered("three", 3))
-    register_library("jit", second, [policy("tiny", "b" * 64)], keep=True)
+    register_library("jit", second, [policy("tiny")], keep=True)
     library = read_library(path)
     assert {e.name: e.key for e in library.entries} == {
         "one": first[0].key,
         "two": second[0].key,
         "three": second[1].key,
     }
-    assert {p.op: p.spec_hash[0] for p in library.policies} == {"tiny": "b", "other": "a"}
+    assert {p.op: p.spec_hash[0] for p in library.policies} == {"tiny": "a", "other": "a"}
+
+
+@pytest.mark.parametrize("change", [{"spec_hash": "b" * 64}, {"sources": "c" * 64}])
+def test_keeping_drops_kernels_of_what_has_changed(sample, change):
+    path = register_library("jit", sample.build(rendered("one", 1)), [policy("tiny"), policy("other")])
+    new = sample.build(rendered("two", 2))
+    register_library("jit", new, [dataclasses.replace(policy("tiny"), **change)], keep=True)
+    library = read_library(path)
+    assert [e.name for e in library.entries] == ["two"]
+    assert sorted(p.op for p in library.policies) == ["other", "tiny"]
 
 
 def test_keeping_over_a_damaged_document_starts_afresh(sample):

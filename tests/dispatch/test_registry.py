@@ -78,6 +78,21 @@ def test_what_does_not_fit_is_passed_over_with_a_reason(compiler, folder, monkey
     assert reasons(dispatcher) == [reason]
 
 
+def test_the_cache_must_hold_kernels_of_todays_templates(compiler, folder, monkeypatch):
+    """A library that was carried here is taken as it is; what the cache registered can be built again."""
+    kernel, old = compiler.make(), replace(POLICY, sources="templates-0")
+    path = write_library(folder, [kernel], monkeypatch, old)
+    assert names(toy_dispatcher(compiler)) == [kernel.entry.name]
+    libraries = folder.parent / "cache" / "libraries"
+    libraries.mkdir(parents=True)
+    (libraries / "on-demand.json").write_text(path.read_text())
+    monkeypatch.delenv("KGEN_LIBRARY")
+    monkeypatch.setenv("KGEN_CACHE_DIR", str(libraries.parent))
+    dispatcher = toy_dispatcher(compiler)
+    assert names(dispatcher) == []
+    assert reasons(dispatcher) == ["built from other templates or targets (templates-0; now )"]
+
+
 def test_a_library_for_another_argument_block_is_passed_over(compiler, folder, monkeypatch):
     write_library(folder, [with_entry(compiler.make(), abi=ABI_VERSION + 1)], monkeypatch)
     dispatcher = toy_dispatcher(compiler)
