@@ -21,7 +21,7 @@ Read specs, check every name, type and expression in them, and expand the builds
 told at once, each with its place, a caret, what was expected and the nearest valid choice.
 
 With no argument: everything under specs/ (targets, layouts, operators, builds).
-A FOLDER is read as a whole specs folder; a FILE is an operator, a target, the layouts or a build.
+A FOLDER is read as a whole specs folder; a FILE is an operator, a target, the layouts, the masks or a build.
 
 examples:
   kgen check
@@ -31,7 +31,7 @@ examples:
 exit codes: 0 no faults, 1 faults, 2 usage
 """
 
-KINDS = ("op", "target", "layouts", "build")
+KINDS = ("op", "target", "layouts", "build", "masks")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def check_folder(folder: Path) -> list[str]:
 
 def check_file(path: Path) -> list[str]:
     """Check one file, told apart by the key that names what it is. Raises KgenError."""
-    from kgen.spec.load import load_catalog, load_layouts, load_op, load_target
+    from kgen.spec.load import load_catalog, load_layouts, load_masks, load_op, load_target
 
     kind = kind_of(path)
     if kind == "target":
@@ -83,6 +83,8 @@ def check_file(path: Path) -> list[str]:
         return [f"{path}: target {target.name}"]
     if kind == "layouts":
         return [f"{path}: {len(load_layouts(path))} layouts"]
+    if kind == "masks":
+        return [f"{path}: {len(load_masks(path))} masks"]
     catalog = load_catalog()
     if kind == "op":
         return [f"{path}: operator {load_op(path, catalog.layouts, list(catalog.targets)).name}"]

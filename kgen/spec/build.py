@@ -9,7 +9,8 @@ from kgen.spec.catalog import Catalog
 from kgen.spec.model import BuildAxis, BuildEntry, BuildSpec, OpSpec, Param
 from kgen.spec.params import check_range, read_value
 from kgen.spec.reader import Fields, describe
-from kgen.syntax.yaml import BadNode, Entry, ListNode, Node, ScalarNode
+from kgen.spec.variants import read_variant
+from kgen.syntax.yaml import BadNode, Entry, ListNode, MapNode, Node, ScalarNode
 
 NATIVE = "native"
 SIMULATED = "sim:"
@@ -17,13 +18,23 @@ SIMULATED = "sim:"
 
 def read_build(node: Node, catalog: Catalog, found: Collector) -> BuildSpec:
     """The build of one file. Every fault goes to `found`."""
-    top = Fields(node, "a build", found, required=("build", "variants"), optional=("doc",))
+    top = Fields(node, "a build", found, required=("build", "variants"), optional=("doc", "masks"))
+    masks = {entry.key.text: read_variant(entry, found, of_build=True) for entry in top.entries("masks")}
+    used = {op.text for item in top.items("variants") if (op := _op_node(item)) is not None}
+    catalog = catalog.with_masks(masks, found, used)
     entries = []
     for item in top.items("variants", filled=True):
         entry = _entry(item, catalog, found)
         if entry is not None:
             entries.append(entry)
-    return BuildSpec(top.name("build", "a build"), top.text("doc"), top.where("build"), tuple(entries))
+    return BuildSpec(top.name("build", "a build"), top.text("doc"), top.where("build"), tuple(entries), masks)
+
+
+def _op_node(item: Node) -> ScalarNode | None:
+    """Where an entry names its operator."""
+    values = {entry.key.text: entry.value for entry in item.entries} if isinstance(item, MapNode) else {}
+    node = values.get("op")
+    return node if isinstance(node, ScalarNode) else None
 
 
 def _entry(node: Node, catalog: Catalog, found: Collector) -> BuildEntry | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kgen.diagnostics import Diagnostic, KgenError, Span, choice_hint
+from kgen.diagnostics import Collector, Diagnostic, KgenError, Span, choice_hint
 from kgen.layout import Layout
-from kgen.spec.model import OpSpec, TargetSpec
+from kgen.spec.model import OpSpec, TargetSpec, VariantSpec
+from kgen.spec.variants import attach
 
 T = TypeVar("T")
 
@@ -18,6 +19,17 @@ class Catalog:
     ops: Mapping[str, OpSpec]
     layouts: Mapping[str, Layout]
     targets: Mapping[str, TargetSpec]
+
+    def with_masks(
+        self, masks: Mapping[str, VariantSpec], found: Collector | None = None, used: Collection[str] = ()
+    ) -> Catalog:
+        """The catalog whose operators also have the masks of a build. Faults of the operators in `used`
+        go to `found`."""
+        if not masks:
+            return self
+        told = Collector() if found is None else found
+        ops = {n: attach(op, masks, told if n in used else Collector()) for n, op in self.ops.items()}
+        return replace(self, ops=ops)
 
     def op(self, name: str, span: Span | None = None) -> OpSpec:
         """The operator of that name; `KgenError` (K205) with the nearest one otherwise."""

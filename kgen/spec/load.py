@@ -12,12 +12,14 @@ from kgen.layout import Layout
 from kgen.spec.build import read_build
 from kgen.spec.catalog import Catalog as Catalog
 from kgen.spec.layouts import read_layouts
-from kgen.spec.model import BuildSpec, OpSpec, TargetSpec
+from kgen.spec.model import BuildSpec, OpSpec, TargetSpec, VariantSpec
 from kgen.spec.op import read_op
 from kgen.spec.target import name_of, parent_of, read_target, resolve_like
+from kgen.spec.variants import read_masks
 from kgen.syntax.yaml import MapNode, Node, load
 
 MAX_BYTES = 1 << 20
+MASKS = "masks.yaml"
 
 
 def load_catalog(specs_dir: Path | None = None) -> Catalog:
@@ -28,23 +30,25 @@ def load_catalog(specs_dir: Path | None = None) -> Catalog:
     root = specs_dir if specs_dir is not None else paths.specs_dir()
     found = Collector()
     layouts = _layouts(root / "layouts.yaml", _name(root, "layouts.yaml"), found)
+    masks = _masks(root, found)
     targets = _targets(_files(root / "targets"), root, found)
     ops: dict[str, OpSpec] = {}
     for path in _files(root / "ops"):
         source = _read(path, _name(root, f"ops/{path.name}"), found)
         if source is not None:
-            _add(ops, _op(source, root, layouts, list(targets) or None, found), found)
+            _add(ops, _op(source, root, layouts, list(targets) or None, found, masks), found)
     found.check()
     return Catalog(ops, layouts, targets)
 
 
 def load_op(path: str | Path, layouts: Mapping[str, Layout], targets: Sequence[str] | None = None) -> OpSpec:
-    """The operator of one file. Its hash counts the layouts.yaml beside its folder, if any."""
+    """The operator of one file, with the masks.yaml beside its folder, if any."""
     found = Collector()
     source = _read(Path(path), str(path), found)
     if source is None:
         raise KgenError(found.diagnostics)
-    op = _op(source, Path(path).parent.parent, layouts, targets, found)
+    root = Path(path).parent.parent
+    op = _op(source, root, layouts, targets, found, _masks(root, found))
     found.check()
     return op
 
@@ -71,6 +75,15 @@ def load_layouts(path: str | Path) -> Mapping[str, Layout]:
     return layouts
 
 
+def load_masks(path: str | Path) -> Mapping[str, VariantSpec]:
+    """The masks and scores of one file, by name."""
+    found = Collector()
+    source = _read(Path(path), str(path), found)
+    masks = read_masks(load(source, found), found) if source is not None else {}
+    found.check()
+    return masks
+
+
 def load_build(path: str | Path, catalog: Catalog) -> BuildSpec:
     """The build of one file, checked against the operators, layouts and targets of `catalog`."""
     found = Collector()
@@ -90,11 +103,13 @@ def root_keys(path: str | Path) -> tuple[str, ...]:
     return tuple(entry.key.text for entry in root.entries) if isinstance(root, MapNode) else ()
 
 
-def spec_hash(spec: bytes, layouts: bytes) -> str:
-    """What identifies an operator's meaning: its file and the layouts, nothing of where or when."""
-    digest = hashlib.sha256(f"{len(spec)}:".encode())
-    digest.update(spec)
-    digest.update(layouts)
+def spec_hash(*parts: bytes) -> str:
+    """What identifies an operator's meaning: its file, the layouts and the masks, nothing of where or
+    when."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}:".encode())
+        digest.update(part)
     return digest.hexdigest()
 
 
@@ -104,10 +119,18 @@ def _op(
     layouts: Mapping[str, Layout],
     targets: Sequence[str] | None,
     found: Collector,
+    masks: Mapping[str, VariantSpec],
 ) -> OpSpec:
-    path = root / "layouts.yaml"
-    digest = spec_hash(source.text.encode(), path.read_bytes() if path.is_file() else b"")
-    return read_op(load(source, found), digest, layouts, targets, paths.templates_dir(), found)
+    shared = [root / "layouts.yaml", root / MASKS]
+    digest = spec_hash(source.text.encode(), *(p.read_bytes() if p.is_file() else b"" for p in shared))
+    return read_op(load(source, found), digest, layouts, targets, paths.templates_dir(), found, masks)
+
+
+def _masks(root: Path, found: Collector) -> Mapping[str, VariantSpec]:
+    """The masks all operators of a folder share; none where there is no file of them."""
+    path = root / MASKS
+    source = _read(path, _name(root, MASKS), found) if path.is_file() else None
+    return read_masks(load(source, found), found) if source is not None else {}
 
 
 def _targets(files: Sequence[Path], root: Path, found: Collector) -> dict[str, TargetSpec]:

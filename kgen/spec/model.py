@@ -6,13 +6,14 @@ All frozen. Expressions are typed ASTs (`kgen.syntax.ast.Expr`) that keep their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kgen.diagnostics import Span
 from kgen.layout import Layout
 from kgen.manifest import Scalar
 from kgen.semantics import DTYPES as DTYPES
 from kgen.spec.chip import ChipSpec
+from kgen.spec.types import Type
 from kgen.syntax.ast import Expr
 
 
@@ -97,13 +98,19 @@ class SelectSpec:
 
 @dataclass(frozen=True)
 class VariantSpec:
-    """A mask/score variant: expressions over q, kv, head, batch, s and declared arguments."""
+    """A mask/score variant: expressions over q, kv, head, batch, s and declared arguments.
+
+    `guards` are what a call's arguments must satisfy, over those that are single values.
+    `of_build`: defined by a build, for its own kernels."""
 
     name: str
     span: Span
     mask: Expr | None
     score: Expr | None = None
-    args: Mapping[str, str] | None = None  # name -> int, float, float[head], ...
+    args: Mapping[str, Type] = field(default_factory=dict)  # int, float, float[head], ...
+    guards: tuple[Require, ...] = ()
+    doc: str = ""
+    of_build: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ class OpSpec:
     name: str
     doc: str
     span: Span
-    spec_hash: str  # sha256 of the file's text and of layouts.yaml
+    spec_hash: str  # sha256 of the file's text, of layouts.yaml and of masks.yaml
     templates: Mapping[str, str]  # family group (cpu, gpu) -> template path
     params: tuple[Param, ...]
     lets: tuple[Let, ...]  # in dependency order
@@ -146,6 +153,7 @@ class OpSpec:
     guards: tuple[Require, ...]
     select: tuple[SelectSpec, ...]
     variants: Mapping[str, VariantSpec]
+    positions: Mapping[str, Expr]  # how many values an array of heads, sequences, queries, keys has
     grids: Mapping[str, GridSpec]
     tests: tuple[TestSpec, ...]
     layouts: Mapping[str, Layout]
@@ -178,6 +186,7 @@ class BuildSpec:
     doc: str
     span: Span
     entries: tuple[BuildEntry, ...]
+    masks: Mapping[str, VariantSpec] = field(default_factory=dict)  # beside those of the operators
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from kgen.spec.arguments import read_argument
 from kgen.spec.check import check_expr
 from kgen.spec.feasible import check_can_hold
 from kgen.spec.kernels import read_grids, read_templates
-from kgen.spec.model import ArgumentSpec, FactSpec, Let, OpSpec, Param, Require
+from kgen.spec.model import ArgumentSpec, FactSpec, Let, OpSpec, Param, Require, VariantSpec
 from kgen.spec.names import call_scope, check_unique
 from kgen.spec.order import Growth, in_order
 from kgen.spec.params import Choices, check_defaults, param_type, read_param, type_choices
@@ -21,13 +21,13 @@ from kgen.spec.scope import OPEN, Scope, Symbol
 from kgen.spec.selection import read_select
 from kgen.spec.testrows import read_tests
 from kgen.spec.types import BAD, BOOL, INT, Type
-from kgen.spec.variants import read_variant
+from kgen.spec.variants import POSITIONS, attach, read_variant
 from kgen.syntax.ast import Expr
 from kgen.syntax.yaml import MapNode, Node
 
 _REQUIRED = ("op", "doc", "templates", "params", "arguments")
 _DEFINING = ("params", "let", "arguments", "facts")
-_OPTIONAL = ("variants", "let", "require", "facts", "guards", "select", "grid", "tests")
+_OPTIONAL = ("variants", "positions", "let", "require", "facts", "guards", "select", "grid", "tests")
 _TARGET_HINT = 'add arch: {type: target, tag: "{}"}'
 
 D = TypeVar("D", Let, FactSpec)
@@ -40,28 +40,36 @@ def read_op(
     targets: Sequence[str] | None,
     templates: Path | None,
     found: Collector,
+    masks: Mapping[str, VariantSpec] | None = None,
 ) -> OpSpec:
     """The operator of one file. Every fault goes to `found`; the result is whole only without.
 
-    `targets` (None: not known) and `templates` (None: not looked for) are what it may name.
+    `targets` (None: not known) and `templates` (None: not looked for) are what it may name; `masks`
+    are the variants it shares with others.
     """
     top = Fields(node, "an operator", found, required=_REQUIRED, optional=_OPTIONAL)
-    return _OpReader(top, layouts, targets).read(digest, templates)
+    return _OpReader(top, layouts, targets, masks or {}).read(digest, templates)
 
 
 class _OpReader:
     """Reads the sections in an order in which each knows the names it may use."""
 
-    def __init__(self, top: Fields, layouts: Mapping[str, Layout], targets: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        top: Fields,
+        layouts: Mapping[str, Layout],
+        targets: Sequence[str] | None,
+        masks: Mapping[str, VariantSpec],
+    ) -> None:
         self._top, self._found = top, top.found
-        self._layouts, self._targets = layouts, targets
+        self._layouts, self._targets, self._masks = layouts, targets, masks
         self._faulty: list[str] = []
         self._growth = Growth()
 
     def read(self, digest: str, templates: Path | None) -> OpSpec:
         top, found = self._top, self._found
         variants = {entry.key.text: read_variant(entry, found) for entry in top.entries("variants")}
-        choices = type_choices(self._layouts, self._targets, variants)
+        choices = type_choices(self._layouts, self._targets, {**variants, **self._masks})
         params = {entry.key.text: read_param(entry, choices, found) for entry in top.entries("params")}
         lets = self._definitions("let", "a derived value", Let)
         arguments = tuple(read_argument(entry, params, found) for entry in top.entries("arguments"))
@@ -94,13 +102,14 @@ class _OpReader:
             guards=self._rules("guards", call),
             select=tuple(rule for rule in selected if rule is not None),
             variants=variants,
+            positions=self._positions(call),
             grids=read_grids(top, scope, call, found),
             tests=read_tests(top, scope, found),
             layouts=self._layouts,
         )
         for expr in _expressions(op):
             self._growth.check(expr, found)
-        return op
+        return attach(op, self._masks, found)
 
     def _definitions(self, key: str, what: str, make: type[D]) -> tuple[D, ...]:
         result: list[D] = []
@@ -160,6 +169,16 @@ class _OpReader:
             if argument.workspace is not None:
                 check_expr(argument.workspace, scope, self._found, BOOL)
 
+    def _positions(self, call: Scope) -> dict[str, Expr]:
+        node = self._top.node("positions")
+        if node is None:
+            return {}
+        fields = Fields(node, "'positions'", self._found, optional=tuple(POSITIONS))
+        sizes = {axis: size for axis in fields.keys if (size := fields.expr(axis)) is not None}
+        for size in sizes.values():
+            check_expr(size, call, self._found, INT)
+        return sizes
+
     def _rules(self, key: str, scope: Scope) -> tuple[Require, ...]:
         """The rules that are sound."""
         result = []
@@ -203,9 +222,8 @@ def _expressions(op: OpSpec) -> Iterator[Expr]:
             yield argument.workspace
     for choice in op.select:
         yield from (choice.policies or {"": choice.want}).values()
+    yield from op.positions.values()
     for grid in op.grids.values():
         yield from (grid.x, grid.y, grid.z, grid.block)
-        if grid.when is not None:
-            yield grid.when
         if grid.when is not None:
             yield grid.when

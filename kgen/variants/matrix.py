@@ -31,6 +31,7 @@ def expand(build: BuildSpec, catalog: Catalog, native: str) -> Matrix:
     Raises KgenError with every fault of the build: values no parameter has, parameters without a
     value, two entries that name one variant, entries of which nothing is left, a product too large.
     """
+    catalog = catalog.with_masks(build.masks)
     found = Collector()
     check_build(build, catalog, native, found)
     found.check()
