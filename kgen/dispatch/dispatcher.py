@@ -14,10 +14,10 @@ import torch
 
 from kgen import env
 from kgen.diagnostics import KgenError
-from kgen.dispatch import codes, gpu, launch
+from kgen.dispatch import codes, gpu, launch, plain
 from kgen.dispatch.arguments import bound_sizes, call_of, shapes_of
 from kgen.dispatch.bind import bind, check_pending, with_scalars
-from kgen.dispatch.errors import fault, kernel_fault
+from kgen.dispatch.errors import LATE, ON_GPU, fault, kernel_fault
 from kgen.dispatch.missing import missing_variant
 from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning
 from kgen.dispatch.operators import Operator
@@ -77,7 +77,7 @@ class Dispatcher:
         signature, services = self.signature(operator), self.services(operator)
         binding = self.binding()
         if binding is None:
-            return launch.PlainCaller(signature, services)
+            return plain.PlainCaller(signature, services)
         caller: Callable[..., bool] = launch.compiled_caller(binding, signature, services)
         return caller
 
@@ -99,16 +99,19 @@ class Dispatcher:
             make_plan=lambda *arguments: self.plan(operator, *arguments),
             fail=_fail,
             workspace=self.workspaces.address,
+            stream=gpu.stream_lookup(),
+            refuse=_refuse,
+            wait=self.wait,
         )
 
     def run(self, operator: Operator, *arguments: Any) -> None:
         """Make a plan for one call and run it, whatever its tensors are; nothing is kept."""
         signature = self.signature(operator)
-        ready = launch.ready_plan(self.plan(operator, *arguments))
+        ready = plain.ready_plan(self.plan(operator, *arguments))
         split = len(operator.tensors)
         pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in arguments[:split])
         scalars = arguments[split : split + len(operator.scalars)]
-        launch.run_plan(ready, signature, self.services(operator), pointers, scalars)
+        plain.run_plan(ready, signature, self.services(operator), pointers, scalars)
 
     def plan(self, operator: Operator, *arguments: Any) -> Plan:
         """The plan of a call. Raises KgenError where nothing can run it."""
@@ -141,27 +144,35 @@ class Dispatcher:
         return self._on_gpu(plan, loaded, bound.device) if loaded.image else plan
 
     def _on_gpu(self, plan: Plan, loaded: Loaded, device: str) -> Plan:
-        """The plan with a launcher for its kernel, which also takes care of the workspace."""
+        """The plan with what starts its kernels."""
         assert plan.selection is not None and plan.selection.kernel is not None  # something was loaded
         gpu.check_strides(plan.policy, plan.facts, plan.words)
         index = torch.device(device).index or 0
         launcher = gpu.Launcher(
-            policy=plan.policy,
+            driver=gpu.driver(),
             device=index,
             steps=gpu.steps(plan.selection.kernel, loaded.image, plan.facts, index),
-            workspaces=self.workspaces,
-            errors=self.errors,
-            workspace_size=plan.workspace_size,
-            workspace_places=plan.workspace,
+            aligned=gpu.row_words(plan.policy, "pointer"),
+            error=self.errors.address(plan.policy.op, index),
+            checked=env.check(),
         )
-        return replace(plan, address=launcher.address, keep=launcher, workspace=(), workspace_size=0)
+        return replace(plan, launcher=launcher)
+
+    def wait(self, plan: Plan) -> None:
+        """Wait for a plan that was just launched and raise what its kernels reported; not while a graph
+        is captured, which nothing may wait in."""
+        if plan.launcher is None or torch.cuda.is_current_stream_capturing():
+            return
+        told = self.errors.take(plan.policy.op, plan.launcher.device)
+        if told[0]:
+            raise kernel_fault(plan.policy, plan.facts, told, ON_GPU)
 
     def check(self) -> None:
         """Raise the first fault that kernels on a GPU reported since the last check; waits for them."""
         for op, device in self.errors.places():
             told = self.errors.take(op, device)
             if told[0]:
-                raise kernel_fault(self.policy(op), {}, told)
+                raise kernel_fault(self.policy(op), {}, told, LATE)
 
     def calls(self) -> Mapping[str, int]:
         """How often each kernel of this process was launched, by variant name."""
@@ -252,10 +263,13 @@ class Dispatcher:
 
 
 def _fail(plan: Plan, _status: int, code: int, row: int, index: int, value: int) -> None:
-    if isinstance(plan.keep, gpu.Launcher) and plan.keep.raised is not None:
-        raised, plan.keep.raised = plan.keep.raised, None
-        raise raised
     raise kernel_fault(plan.policy, plan.facts, (code or _status, row, index, value))
+
+
+def _refuse(plan: Plan, status: int) -> None:
+    """Raise what a driver answered in place of a launch."""
+    driver = plan.launcher.driver if plan.launcher else gpu.driver()
+    raise driver.refusal(driver.START, status)
 
 
 def _check_absent(policy: Policy, bound: Bound) -> None:

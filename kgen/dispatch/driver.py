@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from kgen.diagnostics import KgenError
 from kgen.dispatch.errors import fault
 
 HANDLE = ctypes.c_void_p
@@ -33,7 +34,11 @@ class Kernel:
 
 
 class Driver(ABC):
-    """A driver's entry points. Every refusal of one is a KgenError (K526)."""
+    """A driver's entry points. Every refusal of one is a KgenError (K526).
+
+    A thread works in one place at a time: a context on CUDA, a device on HIP. `GET` reads it into
+    a `PLACE`, `SET` takes one.
+    """
 
     NAME: ClassVar[str]
     LIBRARY: ClassVar[str]
@@ -42,6 +47,9 @@ class Driver(ABC):
     LOAD: ClassVar[str]
     FUNCTION: ClassVar[str]
     START: ClassVar[str]
+    GET: ClassVar[str]
+    SET: ClassVar[str]
+    PLACE: ClassVar[type[ctypes.c_int] | type[ctypes.c_void_p]]
     MAX_GRID: ClassVar[Grid] = (2**31 - 1, 65535, 65535)
 
     def __init__(self) -> None:
@@ -64,19 +72,41 @@ class Driver(ABC):
         """Call an entry point by name."""
         status = self._calls[name](*arguments)
         if status != 0:
-            raise fault("K526", f"the {self.NAME} driver refused {name}: {self.error_name(status)}")
+            raise self.refusal(name, status)
+
+    def address(self, name: str) -> int:
+        """Where an entry point is, for code that calls it without Python."""
+        return ctypes.cast(self._calls[name], HANDLE).value or 0  # type: ignore[arg-type]
+
+    def refusal(self, name: str, status: int) -> KgenError:
+        """What a status other than 0 of an entry point means (K526)."""
+        return fault("K526", f"the {self.NAME} driver refused {name}: {self.error_name(status)}")
 
     @abstractmethod
     def error_name(self, status: int) -> str:
         """The driver's name of a status."""
 
     @abstractmethod
-    def on(self, device: int) -> AbstractContextManager[object]:
-        """Make a device current inside `with`."""
+    def place(self, device: int) -> int:
+        """What `SET` takes to make a device current."""
 
     @abstractmethod
     def allow_dynamic(self, function: int, size: int) -> None:
         """Ask for so many bytes of dynamic LDS, where that needs asking."""
+
+    @contextmanager
+    def on(self, device: int) -> Iterator[None]:
+        """Make a device current inside `with`; nothing is asked for where it is already."""
+        wanted, before = self.place(device), self.PLACE()
+        self.call(self.GET, ctypes.byref(before))
+        if (before.value or 0) == wanted:
+            yield
+            return
+        self.call(self.SET, wanted)
+        try:
+            yield
+        finally:
+            self.call(self.SET, before)
 
     def load(self, image: bytes, symbol: str, device: int, dynamic_lds: int = 0) -> Kernel:
         """The kernel `symbol` of an image on a device."""

@@ -12,6 +12,9 @@ from kgen.manifest import ERRORS, Policy, Scalar
 
 CODES: Mapping[int, str] = {code: name for name, code in ERRORS.items()}
 PADDING = -1
+UNWRITTEN = "nothing was written"
+ON_GPU = "rows that could not be computed are NaN or unwritten"
+LATE = f"a call since the last check; its {ON_GPU}"
 
 
 def fault(code: str, message: str, hint: str | None = None, notes: tuple[str, ...] = ()) -> KgenError:
@@ -19,16 +22,18 @@ def fault(code: str, message: str, hint: str | None = None, notes: tuple[str, ..
     return KgenError(Diagnostic(code, message, hint=hint, notes=notes))
 
 
-def kernel_fault(policy: Policy, facts: Mapping[str, Scalar], words: tuple[int, int, int, int]) -> KgenError:
-    """The error a kernel reported. `words` are code, row, index and value as it wrote them."""
+def kernel_fault(
+    policy: Policy, facts: Mapping[str, Scalar], words: tuple[int, int, int, int], note: str = UNWRITTEN
+) -> KgenError:
+    """The error a kernel reported. `words` are code, row, index and value as it wrote them; `note` says
+    what became of the outputs."""
     code, row, index, value = words
     name = CODES.get(code, "")
     describe = _KERNEL_FAULTS.get(name)
     if describe is None:
         return fault("K539", f"{policy.op}: the kernel reported error {code} ({row}, {index}, {value})")
     number, message, hint = describe(facts, row, index, value)
-    late = "a call since the last check; its rows that could not be computed are NaN or unwritten"
-    return fault(number, f"{policy.op}: {message}", hint, ("nothing was written" if facts else late,))
+    return fault(number, f"{policy.op}: {message}", hint, (note,))
 
 
 _Described = tuple[str, str, str | None]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from kgen.dispatch.driver import HANDLE, LAUNCH, OUT_HANDLE, Driver
 
 
 class Hip(Driver):
-    """libamdhip64. Dynamic LDS needs no asking there."""
+    """libamdhip64. Devices are current by number, and dynamic LDS needs no asking."""
 
     NAME = "HIP"
     LIBRARY = "libamdhip64.so"
     LOAD, FUNCTION, START = "hipModuleLoadData", "hipModuleGetFunction", "hipModuleLaunchKernel"
+    GET, SET, PLACE = "hipGetDevice", "hipSetDevice", ctypes.c_int
     CALLS: ClassVar[Mapping[str, Sequence[Any]]] = {
         "hipInit": (ctypes.c_uint,),
         "hipGetDevice": (ctypes.POINTER(ctypes.c_int),),
@@ -36,18 +36,8 @@ class Hip(Driver):
         text = self._name(status)
         return text.decode() if text else f"error {status}"
 
-    @contextmanager
-    def on(self, device: int) -> Iterator[None]:
-        before = ctypes.c_int()
-        self.call("hipGetDevice", ctypes.byref(before))
-        if before.value == device:
-            yield
-            return
-        self.call("hipSetDevice", device)
-        try:
-            yield
-        finally:
-            self.call("hipSetDevice", before)
+    def place(self, device: int) -> int:
+        return device
 
     def allow_dynamic(self, function: int, size: int) -> None:
         """Nothing to ask."""

@@ -1,4 +1,4 @@
-"""Launching: the compiled binding where there is one, ctypes where not; both behave alike.
+"""Launching: the compiled binding where there is one, ctypes (`plain`) where not; both behave alike.
 
 A caller takes (*tensors, *scalars, *keywords) in the order of its `Signature` and answers True
 when the call is done, or False when its tensors are not plain ones (subclasses, an active
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import importlib.machinery
 import importlib.util
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +18,14 @@ from typing import Any, Protocol
 
 import torch
 
-from kgen.dispatch import threads
-from kgen.dispatch.plan import Plan, float_bits
+from kgen.dispatch import gpu, threads
+from kgen.dispatch.plan import Plan
+from kgen.manifest import ERRORS, HEADER
 
 MODULE = "kgen_binding"
 MAX_PLANS = 1024
-_STEERING = ("KGEN_LIBRARY", "KGEN_CACHE_DIR", "KGEN_ARCH", "KGEN_JIT", "KGEN_NUM_THREADS")
-_ERROR, _PARALLEL, _THREAD_NUM, _THREADS = 2, 3, 4, 5  # places in manifest.HEADER
-_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+_PARALLEL, _THREAD_NUM = HEADER.index("parallel"), HEADER.index("thread_num")
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,16 @@ class Signature:
 
 @dataclass(frozen=True)
 class Services:
-    """What a caller asks of its dispatcher."""
+    """What a caller asks of its dispatcher. `workspace` takes bytes, and on a GPU the device and the
+    stream; `stream` a device. `fail`, `refuse` (what a driver answered in place of a launch) and `wait`
+    (for a launch that is to be checked at once) raise."""
 
     make_plan: Callable[..., Plan]
     fail: Callable[[Plan, int, int, int, int, int], None]
-    workspace: Callable[[int], int]
+    workspace: Callable[..., int]
+    stream: Callable[[int], int]
+    refuse: Callable[[Plan, int], None]
+    wait: Callable[[Plan], None]
 
 
 class Caller(Protocol):
@@ -85,11 +89,14 @@ def compiled_caller(binding: ModuleType, signature: Signature, services: Service
         "scalars": [(is_float, name in signature.steering) for name, is_float in signature.scalars.items()],
         "keywords": len(signature.keywords),
         "environment": signature.environment,
-        "tensor_types": _TENSOR_TYPES,
+        "tensor_types": TENSOR_TYPES,
         "exchange": exchange_table(),
         "make_plan": make_plan,
         "fail": services.fail,
         "workspace": services.workspace,
+        "stream": services.stream,
+        "refuse": services.refuse,
+        "wait": services.wait,
         "num_threads": torch.get_num_threads,
         "dispatch_depth": torch._C._len_torch_dispatch_stack,
     }
@@ -100,7 +107,7 @@ def _compiled_plan(binding: ModuleType, signature: Signature, plan: Plan) -> Any
     return binding.plan(
         {
             "address": plan.address,
-            "words": _with_threads(plan),
+            "words": with_threads(plan),
             "tensor_places": [plan.pointers.get(name, -1) for name in signature.tensors],
             "scalar_places": [plan.scalars.get(name, -1) for name in signature.scalars],
             "workspace_places": [place for place, _ in plan.workspace],
@@ -109,112 +116,36 @@ def _compiled_plan(binding: ModuleType, signature: Signature, plan: Plan) -> Any
             "threads": plan.threads,
             "calls": ctypes.addressof(plan.calls),
             "record": plan,
+            "gpu": None if plan.launcher is None else _compiled_launcher(plan.launcher),
         }
     )
 
 
-def _with_threads(plan: Plan) -> tuple[int, ...]:
-    if not plan.words:
-        return ()
+def _compiled_launcher(launcher: gpu.Launcher) -> dict[str, Any]:
+    driver = launcher.driver
+    return {
+        "start": driver.address(driver.START),
+        "get": driver.address(driver.GET),
+        "set": driver.address(driver.SET),
+        "by_number": driver.PLACE is ctypes.c_int,
+        "place": driver.place(launcher.device),
+        "device": launcher.device,
+        "memory": launcher.memory,
+        "error": launcher.error,
+        "aligned": launcher.aligned,
+        "alignment": gpu.ALIGNMENT,
+        "misaligned": ERRORS["alignment"],
+        "checked": launcher.checked,
+        "steps": [
+            (step.kernel.function, *step.grid, step.block, step.dynamic_lds) for step in launcher.steps
+        ],
+    }
+
+
+def with_threads(plan: Plan) -> tuple[int, ...]:
+    """The words of a plan; of a CPU kernel with the addresses of the thread runtime."""
+    if not plan.address:
+        return plan.words
     words = list(plan.words)
     words[_PARALLEL], words[_THREAD_NUM] = threads.runtime().parallel, threads.runtime().thread_num
     return tuple(words)
-
-
-@dataclass(frozen=True)
-class _Ready:
-    """A plan as ctypes launches it."""
-
-    plan: Plan
-    kernel: Callable[[Any], int] | None
-    words: tuple[int, ...]
-
-
-class PlainCaller:
-    """The caller in Python and ctypes."""
-
-    def __init__(self, signature: Signature, services: Services) -> None:
-        self._signature = signature
-        self._services = services
-        self._plans: dict[Any, _Ready] = {}
-        self._environment = (*_STEERING, *signature.environment)
-        self._tensors = len(signature.tensors)
-        self._keywords = self._tensors + len(signature.scalars)
-
-    def __call__(self, *arguments: Any) -> bool:
-        tensors = arguments[: self._tensors]
-        if torch._C._len_torch_dispatch_stack() or not all(map(_plain, tensors)):
-            return False
-        try:
-            key = self._key(tensors, arguments)
-            ready = self._plans.get(key)
-            pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
-        except (RuntimeError, TypeError):  # wrapped tensors without storage; keywords without a hash
-            return False
-        if ready is None:
-            ready = self._make(key, arguments)
-        scalars = arguments[self._tensors : self._keywords]
-        run_plan(ready, self._signature, self._services, pointers, scalars)
-        return True
-
-    def _key(self, tensors: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
-        """Everything a plan depends on; types too, since 1, 1.0 and True are equal."""
-        scalars = zip(self._signature.scalars, arguments[self._tensors : self._keywords], strict=True)
-        keywords = arguments[self._keywords :]
-        return (
-            tuple(map(os.environ.get, self._environment)),
-            tuple(None if t is None else (t.shape, t.stride(), t.dtype, t.device) for t in tensors),
-            tuple((type(v), v if name in self._signature.steering else None) for name, v in scalars),
-            tuple((type(value), value) for value in keywords),
-        )
-
-    def _make(self, key: Any, arguments: tuple[Any, ...]) -> _Ready:
-        plan = self._services.make_plan(*arguments)
-        if len(self._plans) >= MAX_PLANS:
-            self._plans.clear()
-        self._plans[key] = ready = ready_plan(plan)
-        return ready
-
-
-def _plain(tensor: object) -> bool:
-    return tensor is None or type(tensor) in _TENSOR_TYPES
-
-
-def ready_plan(plan: Plan) -> _Ready:
-    """The plan with its kernel as a ctypes function and the thread runtime filled in."""
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-    return _Ready(plan, prototype(plan.address) if plan.address else None, _with_threads(plan))
-
-
-def run_plan(
-    ready: _Ready,
-    signature: Signature,
-    services: Services,
-    pointers: tuple[int, ...],
-    scalars: tuple[Any, ...],
-) -> None:
-    """Fill in what changes from call to call and run the kernel; raises what it reports."""
-    plan = ready.plan
-    if ready.kernel is None:
-        return
-    words = list(ready.words)
-    for name, pointer in zip(signature.tensors, pointers, strict=True):
-        if name in plan.pointers:
-            words[plan.pointers[name]] = pointer
-    for (name, is_float), value in zip(signature.scalars.items(), scalars, strict=True):
-        if value is not None and name in plan.scalars:
-            words[plan.scalars[name]] = float_bits(float(value)) if is_float else int(value)
-    if plan.workspace_size:
-        base = services.workspace(plan.workspace_size)
-        for place, offset in plan.workspace:
-            words[place] = base + offset
-    count = plan.threads or torch.get_num_threads()
-    words[_THREADS] = max(count, 1)
-    if count <= 1:
-        words[_PARALLEL] = words[_THREAD_NUM] = 0
-    error = (ctypes.c_int64 * 4)()
-    words[_ERROR] = ctypes.addressof(error)
-    status = ready.kernel((ctypes.c_int64 * len(words))(*words))
-    if status:
-        services.fail(plan, status, *error)
-    plan.calls.value += 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from kgen.dispatch import codes
 from kgen.dispatch.errors import fault
+from kgen.dispatch.gpu import Launcher
 from kgen.dispatch.model import Bound, Names, Selection
 from kgen.manifest import ABI_VERSION, ArgumentRule, Code, Policy, Scalar, Word
 from kgen.semantics import DTYPES, evaluate
@@ -33,7 +34,8 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch without its pointers. `address` 0 means there is nothing to do.
+    """A launch without its pointers: of the CPU kernel at `address`, or of the GPU kernels of a
+    `launcher`; with neither there is nothing to do.
 
     `pointers`: argument -> place of its pointer word; `scalars`: argument -> place of its word;
     `workspace`: (place, offset) pairs into `workspace_size` bytes. `keep` keeps the code loaded.
@@ -52,6 +54,7 @@ class Plan:
     threads: int = 0  # 0: as many as torch uses
     keep: object = None
     calls: ctypes.c_int64 = field(default_factory=ctypes.c_int64)
+    launcher: Launcher | None = None
 
 
 def steering_scalars(policy: Policy) -> frozenset[str]:

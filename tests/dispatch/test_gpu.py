@@ -1,38 +1,23 @@
-"""Launchers: what they put into the block and what they refuse. Driver and device are stood in for."""
+"""Calls on a GPU, through the binding and through ctypes: what is launched, with which words, and what is
+refused. The driver is stood in for by a few lines of C, the device's memory by CPU tensors."""
 
-import contextlib
-import ctypes
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-from kgen import api, env
+from kgen import api
 from kgen.diagnostics import KgenError
-from kgen.dispatch import gpu
-from kgen.dispatch.plan import places
-from kgen.manifest import ERRORS, HEADER, Launch
+from kgen.dispatch import gpu, launch, plain
+from kgen.dispatch.errors import kernel_fault
+from kgen.dispatch.plan import Plan, places
+from kgen.manifest import ERRORS, Launch
+from tests.dispatch import fake_driver
+from tests.dispatch.toy import OPERATOR, POLICY, WORDS
 
-ERROR = HEADER.index("error")
-ERROR_WORD, STREAM, WORKSPACE = 0x7000, 0x55, 0x10000
-
-
-class FakeDriver:
-    """Keeps what was launched; refuses when told to."""
-
-    def __init__(self):
-        self.launched, self.refusal = [], None
-
-    def load(self, image, symbol, device, dynamic_lds=0):
-        return (image, symbol, device, dynamic_lds)
-
-    def on(self, device):
-        return contextlib.nullcontext()
-
-    def launch(self, kernel, grid, block, dynamic_lds, words, stream):
-        if self.refusal:
-            raise self.refusal
-        self.launched.append((kernel, grid, block, dynamic_lds, list(words), stream))
+NAMES = [word.name for word in WORDS]
+ERROR_WORD, STREAM, WORKSPACE, DEVICE = 0x7000, 0x55, 0x10000, 3
 
 
 @pytest.fixture(scope="module")
@@ -40,80 +25,189 @@ def policy():
     return api.compiler().policy("paged_attention")
 
 
-@pytest.fixture
-def driver(monkeypatch):
-    fake = FakeDriver()
-    monkeypatch.setattr(gpu, "driver", lambda: fake)
-    monkeypatch.setattr(gpu, "stream_of", lambda device: STREAM + device)
-    return fake
-
-
-class FakeErrors(gpu.ErrorWords):
-    """Error words that need no device."""
-
-    told = (0, 0, 0, 0)
-
-    def address(self, op, device):
-        return ERROR_WORD
-
-    def take(self, op, device):
-        return self.told
+@pytest.fixture(scope="module", params=["cuda", "hip"])
+def fake(request, tmp_path_factory):
+    driver = fake_driver.fake_class(request.param, tmp_path_factory.mktemp(request.param))()
+    fake_driver.show_words(driver, len(WORDS))
+    return driver
 
 
 @pytest.fixture
-def launcher(policy, driver):
-    step = gpu.Step(driver.load(b"", "k", 1), (4, 5, 6), 256, 0)
-    last = replace(step, kernel=driver.load(b"", "k_combine", 1), block=64)
-    place = places(policy, "pointer")["tmp_out"]
-    workspaces = SimpleNamespace(address=lambda size, device, stream: WORKSPACE + stream)
-    return gpu.Launcher(policy, 1, (step, last), workspaces, FakeErrors(), 4096, ((place, 256),))
+def driver(fake):
+    """A driver with an empty log."""
+    fake.place(DEVICE)
+    fake_driver.clear(fake)
+    yield fake
+    fake_driver.refuse(fake, 0)
 
 
-def call(launcher, **values):
-    """Call like a CPU kernel; the answer, the host's error word and the block as it was passed."""
-    error = (ctypes.c_int64 * 4)()
-    block = (ctypes.c_int64 * len(launcher.policy.words))()
-    block[ERROR] = ctypes.addressof(error)
-    names = [word.name for word in launcher.policy.words]
-    for name, value in values.items():
-        block[names.index(name)] = value
-    entry = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(launcher.address)
-    return entry(ctypes.addressof(block)), tuple(error)
+class Calls:
+    """A caller of the toy whose plans run on the fake driver; `told` is what a device would report."""
+
+    def __init__(self, driver, binding, checked=False):
+        self.driver, self.checked = driver, checked
+        self.workspaces, self.told = [], (0, 0, 0, 0)
+        self.plans = []
+        self.no_stream = False
+        signature = launch.Signature(
+            op="toy",
+            tensors=OPERATOR.tensors,
+            scalars={name: kind == "float" for name, kind in OPERATOR.scalars.items()},
+            keywords=tuple(OPERATOR.keywords),
+            steering=frozenset({"limit"}),
+            environment=(),
+        )
+        services = launch.Services(
+            make_plan=self.plan,
+            fail=self.fail,
+            workspace=self.workspace,
+            stream=self.stream,
+            refuse=self.refuse,
+            wait=self.wait,
+        )
+        self.call = (
+            launch.compiled_caller(launch.load_binding(binding), signature, services)
+            if binding
+            else plain.PlainCaller(signature, services)
+        )
+
+    def plan(self, *_arguments):
+        kernels = [self.driver.load(b"image", symbol, DEVICE) for symbol in ("there", "there_combine")]
+        steps = (gpu.Step(kernels[0], (4, 5, 6), 256, 0), gpu.Step(kernels[1], (7, 1, 1), 64, 1024))
+        launcher = gpu.Launcher(
+            driver=self.driver,
+            device=DEVICE,
+            steps=(*steps, replace(steps[0], grid=(3, 0, 1))),
+            aligned=gpu.row_words(POLICY, "pointer"),
+            error=ERROR_WORD,
+            checked=self.checked,
+        )
+        pointers = places(POLICY, "pointer")
+        self.plans.append(
+            Plan(
+                policy=POLICY,
+                selection=None,
+                facts={},
+                address=0,
+                words=tuple(range(1000, 1000 + len(WORDS))),
+                pointers=pointers,
+                scalars=places(POLICY, "scalar"),
+                workspace=((pointers["parts"], 0), (pointers["sums"], 256)),
+                workspace_size=4096,
+                launcher=launcher,
+            )
+        )
+        return self.plans[-1]
+
+    def stream(self, device):
+        if self.no_stream:
+            raise RuntimeError("no stream")
+        return STREAM + device
+
+    def workspace(self, size, device, stream):
+        self.workspaces.append((size, device, stream))
+        return WORKSPACE
+
+    def fail(self, plan, _status, *told):
+        raise kernel_fault(plan.policy, plan.facts, told)
+
+    def refuse(self, plan, status):
+        raise plan.launcher.driver.refusal(plan.launcher.driver.START, status)
+
+    def wait(self, plan):
+        if self.told[0]:
+            raise kernel_fault(plan.policy, plan.facts, self.told)
+
+    def __call__(self, **changes):
+        values = {
+            "echo": torch.zeros(8, dtype=torch.int64),
+            "x": torch.randn(3, 8, 8),
+            "k_cache": torch.zeros(5, 16, 2, 8),
+            "v_cache": torch.zeros(5, 16, 2, 8),
+            "lse": None,
+            "scale": 0.5,
+            "limit": 100,
+            "fail": 0,
+            **dict.fromkeys(OPERATOR.keywords),
+            **changes,
+        }
+        assert self.call(*values.values()) is True
+        return values
 
 
-def test_every_kernel_of_a_plan_starts_on_the_current_stream(launcher, driver, policy):
-    assert call(launcher, q=0x100, num_seqs=3) == (0, (0, 0, 0, 0))
-    names = [word.name for word in policy.words]
-    assert [entry[:4] for entry in driver.launched] == [
-        ((b"", "k", 1, 0), (4, 5, 6), 256, 0),
-        ((b"", "k_combine", 1, 0), (4, 5, 6), 64, 0),
-    ]
-    for *_, words, stream in driver.launched:
-        assert stream == STREAM + 1
-        assert words[ERROR] == ERROR_WORD
-        assert words[names.index("tmp_out")] == WORKSPACE + stream + 256
-        assert (words[names.index("q")], words[names.index("num_seqs")]) == (0x100, 3)
+@pytest.fixture
+def calls(driver, launcher):
+    return Calls(driver, launcher)
 
 
-def test_a_pointer_off_its_16_bytes_starts_nothing(launcher, driver, policy):
-    place = [word.name for word in policy.words].index("k_cache")
-    assert call(launcher, k_cache=0x108) == (ERRORS["alignment"], (ERRORS["alignment"], place, 16, 0x108))
-    assert call(launcher, seq_lens=0x104, lse=0x10C)[0] == 0  # read one element at a time
-    assert len(driver.launched) == 2
+def test_every_kernel_of_a_plan_starts_on_the_current_stream(calls, driver):
+    for limit in (100, 100):
+        fake_driver.clear(driver)
+        values = calls(limit=limit)
+        first, last = fake_driver.launches(driver)
+        assert [first[:2], last[:2]] == [(0x200, STREAM + DEVICE), (0x208, STREAM + DEVICE)]
+        assert first[2] == last[2]
+        block = dict(zip(NAMES, first[2], strict=True))
+        assert block["error"] == ERROR_WORD
+        assert (block["parts"], block["sums"]) == (WORKSPACE, WORKSPACE + 256)
+        assert [block[n] for n in ("x", "k_cache")] == [values[n].data_ptr() for n in ("x", "k_cache")]
+        assert (block["lse"], block["limit"], block["num_rows"]) == (0, 100, 1000 + NAMES.index("num_rows"))
+        assert fake_driver.log(driver)[-4:] == ["on", "launch", "launch", "off"]
+    assert calls.workspaces == [(4096, f"cuda:{DEVICE}", STREAM + DEVICE)] * 2
+    assert len(calls.plans) == 1
+    assert calls.plans[0].calls.value == 2
+    assert fake_driver.seen(driver)[:8] == [0x208, 7, 1, 1, 64, 1, 1, 1024]
 
 
-def test_what_the_driver_refuses_is_kept_for_the_caller(launcher, driver):
-    driver.refusal = gpu.fault("K526", "no")
-    assert call(launcher)[0] == gpu.RAISED
-    assert launcher.raised is driver.refusal
+def test_a_thread_that_works_on_the_device_already_stays_there(calls, driver):
+    calls()
+    with driver.on(DEVICE):
+        fake_driver.clear(driver)
+        calls()
+        assert fake_driver.log(driver) == ["launch", "launch"]
 
 
-def test_a_checked_call_answers_with_the_devices_error_word(launcher, monkeypatch):
-    launcher.errors.told = (3, 1, 100, -5)
-    assert call(launcher)[0] == 0
-    monkeypatch.setattr(env, "check", lambda: True)
-    monkeypatch.setattr(gpu.torch.cuda, "is_current_stream_capturing", lambda: False)
-    assert call(launcher) == (3, (3, 1, 100, -5))
+def test_a_pointer_off_its_16_bytes_starts_nothing(calls, driver):
+    calls()
+    fake_driver.clear(driver)
+    wide = torch.zeros(3 * 8 * 8 + 1)
+    place, shifted = NAMES.index("x"), wide[1:].view(3, 8, 8)
+    with pytest.raises(KgenError, match=f"argument word {place} is {shifted.data_ptr():#x}, not aligned"):
+        calls(x=shifted)
+    assert fake_driver.log(driver) == []
+    calls(echo=torch.zeros(9, dtype=torch.int64)[1:])  # read one element at a time
+    assert calls.plans[0].calls.value == 2
+
+
+def test_what_the_driver_refuses_is_raised_and_the_device_given_back(calls, driver):
+    calls()
+    fake_driver.clear(driver)
+    fake_driver.refuse(driver, 1)
+    with pytest.raises(KgenError, match=rf"the {driver.NAME} driver refused {driver.START}: ADDRESS"):
+        calls()
+    assert fake_driver.log(driver) == ["on", "off"]
+    assert calls.plans[0].calls.value == 1
+
+
+def test_a_checked_call_raises_what_the_device_reports(driver, launcher):
+    for checked in (False, True):
+        calls = Calls(driver, launcher, checked)
+        calls()
+        calls.told = (ERRORS["seq_len"], 1, 100, -5)
+        if checked:
+            with pytest.raises(KgenError, match="row 1: sequence length -5 is outside 0 to 100"):
+                calls()
+        else:
+            calls()
+
+
+def test_a_stream_that_cannot_be_had_is_raised(calls, driver):
+    calls()
+    fake_driver.clear(driver)
+    calls.no_stream = True
+    with pytest.raises(RuntimeError, match="no stream"):
+        calls()
+    assert fake_driver.log(driver) == []
 
 
 def test_strides_that_leave_16_bytes_are_refused(policy):
@@ -131,17 +225,18 @@ def test_strides_that_leave_16_bytes_are_refused(policy):
     gpu.check_strides(policy, {"dtype": "f16", "kv_dtype": "f32"}, words)  # 272 bytes
 
 
-def test_grids_come_from_the_facts_and_stay_within_the_device(driver):
-    last = Launch((["name", "heads"], ["int", 1], ["int", 1]), 64, symbol="k_combine")
+def test_grids_come_from_the_facts_and_stay_within_the_device(driver, monkeypatch):
+    monkeypatch.setattr(gpu, "driver", lambda: driver)
+    last = Launch((["name", "heads"], ["int", 1], ["int", 1]), 64, symbol="there_combine")
     launch = Launch((["name", "heads"], ["name", "seqs"], ["int", 1]), 256, 1024, then=last)
-    built = SimpleNamespace(entry=SimpleNamespace(name="k", symbol="k", launch=launch))
-    found = gpu.steps(built, b"image", {"heads": 8, "seqs": 65535}, 2)
-    assert [(step.kernel, step.grid, step.block) for step in found] == [
-        ((b"image", "k", 2, 1024), (8, 65535, 1), 256),
-        ((b"image", "k_combine", 2, 0), (8, 1, 1), 64),
+    built = SimpleNamespace(entry=SimpleNamespace(name="k", symbol="there", launch=launch))
+    found = gpu.steps(built, b"image", {"heads": 8, "seqs": 65535}, DEVICE)
+    assert [(step.kernel.function, step.grid, step.block, step.dynamic_lds) for step in found] == [
+        (0x200, (8, 65535, 1), 256, 1024),
+        (0x208, (8, 1, 1), 64, 0),
     ]
     with pytest.raises(KgenError, match="k needs 65536 blocks along y; the device allows 65535"):
-        gpu.steps(built, b"image", {"heads": 8, "seqs": 65536}, 2)
+        gpu.steps(built, b"image", {"heads": 8, "seqs": 65536}, DEVICE)
 
 
 @pytest.mark.parametrize(

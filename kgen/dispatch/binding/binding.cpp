@@ -2,16 +2,19 @@
 //
 // A `Caller` belongs to one operator. It reads what a plan depends on (extents, strides, dtypes,
 // devices, steering scalars, keywords, the environment), looks the plan up, fills in pointers and
-// calls the kernel without the GIL. What it does not know it asks of Python, once per signature.
+// calls the kernel, or starts those of a GPU, without the GIL. What it does not know it asks of Python,
+// once per signature.
 
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "device.hpp"
 #include "signature.hpp"
 
 namespace {
@@ -36,7 +39,8 @@ std::vector<int64_t> numbers(py::handle sequence) {
 constexpr const char* kPlanName = "kgen.Plan";
 
 struct Plan {
-  Kernel kernel;  // null: there is nothing to do
+  Kernel kernel;  // null, and no launcher: there is nothing to do
+  std::optional<Launcher> launcher;
   Words words;
   Words tensor_places;  // per tensor argument; -1 where the block has no word for it
   Words scalar_places;
@@ -57,7 +61,10 @@ struct Plan {
         workspace_size(from["workspace_size"].cast<int64_t>()),
         threads(from["threads"].cast<int64_t>()),
         calls(reinterpret_cast<int64_t*>(from["calls"].cast<int64_t>())),
-        record(from["record"]) {}
+        record(from["record"]) {
+    const py::object gpu = from["gpu"];
+    if (!gpu.is_none()) launcher.emplace(gpu.cast<py::dict>());
+  }
 };
 
 struct Kept {
@@ -72,7 +79,10 @@ struct Kept {
 struct Services {
   py::object make_plan;       // (*arguments) -> what `plan` made
   py::object fail;            // (record, status, code, row, index, value), raises
-  py::object workspace;       // (bytes) -> address
+  py::object workspace;       // (bytes), on a GPU (bytes, device, stream) -> address
+  py::object stream;          // (device) -> the handle of torch's current stream
+  py::object refuse;          // (record, status of the driver), raises
+  py::object wait;            // (record): raises what the kernels just launched report
   py::object num_threads;     // () -> int
   py::object dispatch_depth;  // () -> int: active dispatch modes
 };
@@ -81,8 +91,8 @@ class Caller {
  public:
   explicit Caller(const py::dict& from)
       : reader_(from),
-        services_{from["make_plan"], from["fail"], from["workspace"], from["num_threads"],
-                  from["dispatch_depth"]} {}
+        services_{from["make_plan"], from["fail"], from["workspace"],   from["stream"],
+                  from["refuse"],    from["wait"], from["num_threads"], from["dispatch_depth"]} {}
 
   // Py_True: done. Py_False: these arguments must go through torch's dispatcher. Null: raised.
   PyObject* call(PyObject* const* args, Py_ssize_t count) {
@@ -167,7 +177,7 @@ class Caller {
   }
 
   bool launch(const Plan& plan, void* const* pointers, const int64_t* values, PyObject* const* scalars) {
-    if (plan.kernel == nullptr) return true;
+    if (plan.kernel == nullptr && !plan.launcher) return true;
     int64_t block[kMaxWords];
     std::memcpy(block, plan.words.data(), plan.words.size() * sizeof(int64_t));
     for (int i = 0; i < reader_.tensors(); ++i) {
@@ -176,7 +186,15 @@ class Caller {
     for (int i = 0; i < reader_.scalars(); ++i) {
       if (plan.scalar_places[i] >= 0 && scalars[i] != Py_None) block[plan.scalar_places[i]] = values[i];
     }
-    if (plan.workspace_size > 0 && !place_workspace(plan, block)) return false;
+    return plan.launcher ? start(plan, *plan.launcher, block) : run(plan, block);
+  }
+
+  bool run(const Plan& plan, int64_t* block) {
+    if (plan.workspace_size > 0) {
+      const py::int_ size(plan.workspace_size);
+      PyObject* const args[] = {size.ptr()};
+      if (!place_workspace(plan, block, args, 1)) return false;
+    }
     if (!place_threads(plan, block)) return false;
     int64_t error[4] = {0, 0, 0, 0};
     block[kError] = reinterpret_cast<int64_t>(error);
@@ -190,9 +208,34 @@ class Caller {
     return true;
   }
 
-  bool place_workspace(const Plan& plan, int64_t* block) {
-    const py::object address =
-        steal(PyObject_CallOneArg(services_.workspace.ptr(), py::int_(plan.workspace_size).ptr()));
+  bool start(const Plan& plan, const Launcher& launcher, int64_t* block) {
+    int64_t told[4];
+    if (launcher.misplaced(block, told)) return raise(plan, static_cast<int>(told[0]), told);
+    const py::object stream = steal(PyObject_CallOneArg(services_.stream.ptr(), launcher.device()));
+    if (!stream) return false;
+    void* handle = reinterpret_cast<void*>(PyLong_AsUnsignedLongLong(stream.ptr()));
+    if (PyErr_Occurred() != nullptr) return false;
+    if (plan.workspace_size > 0) {
+      const py::int_ size(plan.workspace_size);
+      PyObject* const args[] = {size.ptr(), launcher.memory(), stream.ptr()};
+      if (!place_workspace(plan, block, args, 3)) return false;
+    }
+    block[kError] = launcher.error();
+    int status;
+    {
+      py::gil_scoped_release unlocked;
+      status = launcher.start(block, handle);
+    }
+    if (status != 0) {
+      return raised(steal(PyObject_CallFunction(services_.refuse.ptr(), "Oi", plan.record.ptr(), status)));
+    }
+    ++*plan.calls;
+    if (!launcher.checked()) return true;
+    return static_cast<bool>(steal(PyObject_CallOneArg(services_.wait.ptr(), plan.record.ptr())));
+  }
+
+  bool place_workspace(const Plan& plan, int64_t* block, PyObject* const* args, size_t count) {
+    const py::object address = steal(PyObject_Vectorcall(services_.workspace.ptr(), args, count, nullptr));
     if (!address) return false;
     const int64_t base = PyLong_AsLongLong(address.ptr());
     for (size_t i = 0; i < plan.workspace_places.size(); ++i) {
@@ -214,10 +257,14 @@ class Caller {
   }
 
   bool raise(const Plan& plan, int status, const int64_t* error) {
-    py::object answer =
+    return raised(
         steal(PyObject_CallFunction(services_.fail.ptr(), "OiLLLL", plan.record.ptr(), status,
                                     static_cast<long long>(error[0]), static_cast<long long>(error[1]),
-                                    static_cast<long long>(error[2]), static_cast<long long>(error[3])));
+                                    static_cast<long long>(error[2]), static_cast<long long>(error[3]))));
+  }
+
+  // False, with an exception set: what was asked to raise has done so.
+  static bool raised(const py::object& answer) {
     if (answer) PyErr_SetString(PyExc_SystemError, "a kernel's error was not raised");
     return false;
   }

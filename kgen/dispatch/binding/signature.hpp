@@ -178,16 +178,21 @@ class Reader {
   }
 
   static bool read_attributes(PyObject* tensor, Key& key, void*& pointer) {
-    static PyObject* const names[] = {intern("is_cpu"), intern("dtype"), intern("shape"), intern("stride"),
-                                      intern("data_ptr")};
-    const py::object cpu = steal(PyObject_GetAttr(tensor, names[0]));
+    static PyObject* const names[] = {intern("device"), intern("dtype"),    intern("shape"),
+                                      intern("stride"), intern("data_ptr"), intern("is_cpu"),
+                                      intern("is_cuda")};
+    const py::object cpu = steal(PyObject_GetAttr(tensor, names[5]));
+    const py::object cuda = steal(PyObject_GetAttr(tensor, names[6]));
+    if (cpu.ptr() != Py_True && cuda.ptr() != Py_True) return false;
+    const py::object device = steal(PyObject_GetAttr(tensor, names[0]));
     const py::object dtype = steal(PyObject_GetAttr(tensor, names[1]));
     const py::object shape = steal(PyObject_GetAttr(tensor, names[2]));
-    if (cpu.ptr() != Py_True || !dtype || !shape || !PyTuple_Check(shape.ptr())) return false;
+    if (!device || !dtype || !shape || !PyTuple_Check(shape.ptr())) return false;
     const py::object strides = steal(PyObject_CallMethodNoArgs(tensor, names[3]));
     const py::object address = steal(PyObject_CallMethodNoArgs(tensor, names[4]));
     if (!strides || !address || PyTuple_GET_SIZE(shape.ptr()) > kMaxAxes) return false;
     key.put(static_cast<int64_t>(PyTuple_GET_SIZE(shape.ptr())));
+    key.put(PyObject_Hash(device.ptr()));  // type and number
     key.put(reinterpret_cast<int64_t>(dtype.ptr()));
     put_tuple(shape.ptr(), key);
     put_tuple(strides.ptr(), key);

@@ -1,0 +1,135 @@
+// A plan's kernels on a GPU: started through the driver's entry points, whose addresses Python found.
+//
+// NVIDIA and AMD differ in where a thread works: CUDA has contexts, HIP numbers its devices. All else
+// is one.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace kgen {
+
+namespace py = pybind11;
+
+// Reads and sets where the calling thread works. Answers are the driver's statuses, 0 for success.
+class Place {
+ public:
+  explicit Place(const py::dict& from)
+      : get_(reinterpret_cast<void*>(from["get"].cast<int64_t>())),
+        set_(reinterpret_cast<void*>(from["set"].cast<int64_t>())),
+        by_number_(from["by_number"].cast<bool>()) {}
+
+  int get(int64_t& place) const {
+    if (by_number_) {
+      int number = 0;
+      const int status = reinterpret_cast<int (*)(int*)>(get_)(&number);
+      place = number;
+      return status;
+    }
+    void* context = nullptr;
+    const int status = reinterpret_cast<int (*)(void**)>(get_)(&context);
+    place = reinterpret_cast<int64_t>(context);
+    return status;
+  }
+
+  int set(int64_t place) const {
+    if (by_number_) return reinterpret_cast<int (*)(int)>(set_)(static_cast<int>(place));
+    return reinterpret_cast<int (*)(void*)>(set_)(reinterpret_cast<void*>(place));
+  }
+
+ private:
+  void* get_;
+  void* set_;
+  bool by_number_;
+};
+
+struct Step {
+  void* function;
+  unsigned grid[3];
+  unsigned block;
+  unsigned dynamic_lds;
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const py::dict& from)
+      : start_(reinterpret_cast<Start>(from["start"].cast<int64_t>())),
+        place_(from),
+        here_(from["place"].cast<int64_t>()),
+        device_(from["device"]),
+        memory_(from["memory"]),
+        error_(from["error"].cast<int64_t>()),
+        alignment_(from["alignment"].cast<int64_t>()),
+        misaligned_(from["misaligned"].cast<int64_t>()),
+        checked_(from["checked"].cast<bool>()) {
+    for (py::handle word : from["aligned"]) aligned_.push_back(word.cast<int64_t>());
+    for (py::handle step : from["steps"]) {
+      const auto number = [&](int i) { return step[py::int_(i)].cast<unsigned>(); };
+      steps_.push_back({reinterpret_cast<void*>(step[py::int_(0)].cast<int64_t>()),
+                        {number(1), number(2), number(3)},
+                        number(4),
+                        number(5)});
+    }
+  }
+
+  PyObject* device() const { return device_.ptr(); }
+  PyObject* memory() const { return memory_.ptr(); }  // the device as torch names it
+  int64_t error() const { return error_; }            // the address of the device's error word
+  bool checked() const { return checked_; }           // whether each call waits for its kernels
+
+  // Whether a row of elements starts off its alignment; `told` is then code, row, index and value.
+  bool misplaced(const int64_t* block, int64_t* told) const {
+    for (const int64_t word : aligned_) {
+      if (block[word] % alignment_ == 0) continue;
+      told[0] = misaligned_, told[1] = word, told[2] = alignment_, told[3] = block[word];
+      return true;
+    }
+    return false;
+  }
+
+  // Starts every kernel on a stream of the device; waits for nothing. `block` is copied before this
+  // returns. Answers the driver's status.
+  int start(int64_t* block, void* stream) const {
+    int64_t before = 0;
+    int status = place_.get(before);
+    if (status != 0) return status;
+    const bool elsewhere = before != here_;
+    if (elsewhere && (status = place_.set(here_)) != 0) return status;
+    status = start_steps(block, stream);
+    const int back = elsewhere ? place_.set(before) : 0;
+    return status != 0 ? status : back;
+  }
+
+ private:
+  using Start = int (*)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned dynamic_lds, void* stream,
+                        void** parameters, void** extra);
+
+  int start_steps(int64_t* block, void* stream) const {
+    void* parameters[] = {block};
+    for (const Step& step : steps_) {
+      const auto& grid = step.grid;
+      if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) continue;  // no blocks: no launch
+      const int status = start_(step.function, grid[0], grid[1], grid[2], step.block, 1, 1, step.dynamic_lds,
+                                stream, parameters, nullptr);
+      if (status != 0) return status;
+    }
+    return 0;
+  }
+
+  Start start_;
+  Place place_;
+  int64_t here_;
+  py::object device_;
+  py::object memory_;
+  int64_t error_;
+  int64_t alignment_;
+  int64_t misaligned_;
+  bool checked_;
+  std::vector<int64_t> aligned_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace kgen
