@@ -1,7 +1,12 @@
-"""`kgen bench overhead`: what a call costs before any work, on inputs of a few hundred bytes."""
+"""`kgen bench overhead`: what a call costs before any work, on inputs of a few hundred bytes.
+
+On a GPU it is the host's time: calls are made in batches that its queue of launches holds, and the
+device is waited for between them.
+"""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,9 +16,15 @@ import torch
 
 from kgen import ops
 from kgen.bench.decode import Progress, using_threads
+from kgen.bench.device import find_device
 from kgen.bench.measure import Spread, spread
+from kgen.spec.load import load_catalog
 
-DEFAULTS: Mapping[str, Any] = {"calls": 2000, "rounds": 20, "threads": 1}
+DEFAULTS: Mapping[str, Any] = {"calls": 2000, "rounds": 20, "threads": 1, "device": None}
+QUEUED = 256
+"""Calls on a GPU between two waits: of two kernels each they fill half its queue."""
+FIRST_LENGTH = 1000
+"""Where max_seq_len starts to grow from, past the lengths that short rows are decided at."""
 
 
 @dataclass(frozen=True)
@@ -34,28 +45,32 @@ class OverheadRow:
 
 
 def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list[OverheadRow]:
-    """Time each operator: `rounds` batches of `calls` calls."""
+    """Time each operator: `rounds` batches of `calls` calls. Raises KgenError (K582) where the device is
+    not there."""
     options = {**DEFAULTS, **{name: value for name, value in args.items() if value is not None}}
+    device = find_device(options["device"], None, load_catalog())
+    calls = int(options["calls"]) if device == "cpu" else min(int(options["calls"]), QUEUED)
     rows = []
     with using_threads(int(options["threads"])):
-        for name, call in tiny_calls().items():
+        for name, call in tiny_calls(device).items():
             progress(name)
-            rows.append(_time(name, call, int(options["calls"]), int(options["rounds"])))
+            rows.append(_time(name, call, calls, int(options["rounds"]), device))
     return rows
 
 
-def tiny_calls() -> Mapping[str, Callable[[], object]]:
-    """One call of each operator with everything given, so that nothing is allocated."""
-    q, out = torch.randn(1, 1, 64), torch.empty(1, 1, 64)
-    lse = torch.empty(1, 1)
-    cache = torch.randn(4, 16, 1, 64)
-    table, lengths = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
-    states, states_lse = torch.randn(1, 2, 1, 64), torch.randn(1, 2, 1)
-    slot = torch.zeros(1, dtype=torch.int64)
-    pair = torch.tensor([[0, 1]])
-    other = torch.zeros_like(cache)
+def tiny_calls(device: str = "cpu") -> Mapping[str, Callable[[], object]]:
+    """One call of each operator with everything given, so that nothing is allocated; and decode with a
+    `max_seq_len` that is new in each call, as the steps of a decode loop have it."""
+    with torch.device(device):
+        q = torch.randn(1, 1, 64).to(torch.float32 if device == "cpu" else torch.bfloat16)
+        cache = torch.randn(4, 16, 1, 64).to(q.dtype)
+        table, lengths = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
+        states, states_lse = torch.randn(1, 2, 1, 64).to(q.dtype), torch.randn(1, 2, 1)
+        lse, slot, pair = torch.empty(1, 1), torch.zeros(1, dtype=torch.int64), torch.tensor([[0, 1]])
+    out, other = torch.empty_like(q), torch.zeros_like(cache)
+    growing = itertools.count(FIRST_LENGTH)
 
-    def attend() -> object:
+    def attend(max_seq_len: int) -> object:
         return ops.paged_attention(
             q,
             cache,
@@ -63,14 +78,15 @@ def tiny_calls() -> Mapping[str, Callable[[], object]]:
             table,
             lengths,
             softmax_scale=0.125,
-            max_seq_len=1,
+            max_seq_len=max_seq_len,
             layout="bshd",
             out=out,
             lse=lse,
         )
 
     return {
-        "paged_attention": attend,
+        "paged_attention": lambda: attend(1),
+        "paged_attention, max_seq_len growing": lambda: attend(next(growing)),
         "merge_states": lambda: ops.merge_states(states, states_lse, out=out, lse=lse),
         "reshape_and_cache": lambda: ops.reshape_and_cache(q, q, cache, cache, slot, layout="bshd"),
         "copy_blocks": lambda: ops.copy_blocks(cache, pair),
@@ -78,12 +94,14 @@ def tiny_calls() -> Mapping[str, Callable[[], object]]:
     }
 
 
-def _time(name: str, call: Callable[[], object], calls: int, rounds: int) -> OverheadRow:
+def _time(name: str, call: Callable[[], object], calls: int, rounds: int, device: str) -> OverheadRow:
     start = time.perf_counter()
     call()
     first = time.perf_counter() - start
     batches = []
     for _ in range(rounds):
+        if device != "cpu":
+            torch.cuda.synchronize(device)
         start = time.perf_counter()
         for _ in range(calls):
             call()

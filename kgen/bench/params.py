@@ -14,6 +14,7 @@ import torch
 
 from kgen import ops
 from kgen.bench import decode
+from kgen.bench.decode_call import Decode
 from kgen.bench.measure import Contender, alternate, spread
 from kgen.bench.pool import Pool, Shape, draw_pool
 from kgen.spec.load import load_catalog
@@ -156,8 +157,9 @@ def _partition_rows(options: Mapping[str, Any]) -> tuple[PartitionRow, ...]:
 
 def _shape(options: Mapping[str, Any], block_size: int) -> Shape:
     names = ("batch", "heads", "kv_heads", "head_dim", "context", "threads")
+    sizes: Mapping[str, Any] = {name: int(options[name]) for name in names}
     return Shape(
-        **{name: int(options[name]) for name in names},
+        **sizes,
         block_size=block_size,
         layout=options["layout"],
         dtype=options["dtype"],
@@ -169,7 +171,7 @@ def _pool(shape: Shape) -> Pool:
 
 
 def _decode_call(pool: Pool, forced: Mapping[str, int]) -> Contender:
-    call, turn = decode.Decode(pool, forced), pool.rotation()
+    call, turn = Decode(pool, forced), pool.rotation()
     call.check()
     return lambda: call(next(turn))
 

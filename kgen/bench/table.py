@@ -16,24 +16,35 @@ if TYPE_CHECKING:
 
 def decode_table(rows: Sequence[Row]) -> Table:
     """One line a shape; parentheses hold the quartiles."""
-    headings = ("dtype", "layout", "page", "kernel ms", "GB/s", "ceiling", "stream", "of ceiling", "of torch")
+    headings = (
+        "dtype",
+        "layout",
+        "page",
+        "kernel ms",
+        "GB/s",
+        "ceiling",
+        "stream",
+        "of ceiling",
+        "to best peer",
+    )
     table = _table("paged_attention: GB/s of keys and values", (*headings, "variant"))
     table.caption = (
-        "median (quartiles); ceiling: the same pages in table order, only read; of torch: its best"
+        "median (quartiles); ceiling: the same pages in table order, only read; "
+        "to best peer: its time as a multiple of the kernel's"
     )
     for row in rows:
-        best = min(row.peers, key=lambda name: row.peers[name].median)
+        best = min(row.peers, key=lambda name: row.peers[name].median, default="")
         share, ratio = row.of_ceiling, row.speedup
         table.add_row(
             row.shape.dtype,
             row.shape.layout,
             str(row.shape.block_size),
-            f"{row.seconds.median * 1e3:.2f}",
+            f"{row.seconds.median * 1e3:.3f}",
             f"{row.gbps(row.seconds.median):.1f}",
             f"{row.gbps(row.ceiling_seconds):.1f}",
             f"{row.gbps(row.stream_seconds):.1f}",
             f"{share.median:.0%} ({share.low:.0%} {share.high:.0%})",
-            f"{ratio.median:.2f}x {best} ({ratio.low:.2f} {ratio.high:.2f})",
+            f"{ratio.median:.2f}x {best} ({ratio.low:.2f} {ratio.high:.2f})" if best else "",
             row.variant,
         )
     return table

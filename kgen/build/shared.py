@@ -1,4 +1,4 @@
-"""A shared library that is no kernel, such as the Python binding, built through the same cache."""
+"""Code that is no variant, such as the Python binding and the loops of benchmarks, through the same cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from kgen.build.cache import Cache
 from kgen.build.headers import HeaderReader
 from kgen.build.job import Job, keyed
 from kgen.build.progress import Mode, Reporter, reporter
+from kgen.build.toolchains import Toolchain
 from kgen.manifest import Entry
+from kgen.spec.model import TargetSpec
 
 
 def build_shared(
@@ -41,25 +43,53 @@ def build_shared(
     toolchain = toolchains.host("cpu", tuple(flags))
     loose = tuple(word for word in toolchain.flags if word != toolchains.NO_UNDEFINED)
     toolchain = dataclasses.replace(toolchain, flags=loose)
-    entry = Entry(
-        name=name,
-        op="",
-        key="",
-        params={},
-        target="host",
-        kind=toolchain.kind,
-        artefact=toolchain.artefact,
-        symbol=symbol,
-        sha256="",
-    )
     headers = HeaderReader(paths.include_dir()).read((), name)
     more = tuple(word for folder in includes for word in ("-isystem", str(folder)))
-    job = keyed(Job(entry, source_text, "source.cpp", headers, toolchain, more=more), identity)
+    job = Job(_entry(name, symbol, toolchain, "host"), source_text, "source.cpp", headers, toolchain, more=more)
+    job = keyed(job, identity)
     cache = Cache(cache_dir or paths.cache_dir())
     if not compile and cache.lookup(job.key) is None:
         return None
     (built,) = build_jobs([job], cache, None, reporter(progress))
     return cache.root / built.artefact
+
+
+def build_for_target(
+    source_text: str,
+    name: str,
+    target: TargetSpec,
+    *,
+    symbol: str,
+    headers: Sequence[str] = (),
+    simulated: bool = False,
+    progress: Mode | Reporter = "auto",
+) -> Path:
+    """The path of what this source compiles to for a GPU target: an image for its driver, or with
+    `simulated` a shared library for this host. `headers` are all it needs of templates/include.
+
+    Raises KgenError as `build` does.
+    """
+    toolchain = toolchains.for_target(target, simulated)
+    read = HeaderReader(paths.include_dir()).read(tuple(headers), name)
+    entry = _entry(name, symbol, toolchain, target.name)
+    cache = Cache(paths.cache_dir())
+    job = keyed(Job(entry, source_text, "source.cpp", read, toolchain))
+    (built,) = build_jobs([job], cache, None, reporter(progress))
+    return cache.root / built.artefact
+
+
+def _entry(name: str, symbol: str, toolchain: Toolchain, target: str) -> Entry:
+    return Entry(
+        name=name,
+        op="",
+        key="",
+        params={},
+        target=target,
+        kind=toolchain.kind,
+        artefact=toolchain.artefact,
+        symbol=symbol,
+        sha256="",
+    )
 
 
 def python_headers() -> list[Path] | None:

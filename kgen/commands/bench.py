@@ -14,14 +14,16 @@ SUMMARY = "measure kernels against ceilings taken in the same run"
 DETAILS = """\
   decode     paged_attention in GB/s of keys and values, as a share of two ceilings (a loop that only
              reads the same pages in the same table order, and a plain streaming read), and against
-             torch's best form, which is given the keys and values already gathered. All of them
-             run in turn, round after round; the median of the rounds' ratios counts.
+             torch's best form, which is given the keys and values already gathered, and FlashInfer
+             where it is installed. All of them run in turn, round after round; the median of the
+             rounds' ratios counts. On a GPU each is a graph of many calls, timed by the device.
   overhead   what one small call of each operator costs before any work
   params     what block_size and partition_size cost and give
 
 examples:
   kgen bench decode
   kgen bench decode --dtype bf16 --block-size 16 --context 4096 --threads 2 --json
+  kgen bench decode --device cuda --dtype bf16 --batch 64
   kgen bench overhead
 
 exit codes: 0 done, 1 a fault (a result that is wrong is not timed), 2 usage
@@ -38,6 +40,8 @@ _SHAPE: tuple[_Option, ...] = (
 )
 _THREADS: _Option = ("threads", positive, "threads of a kernel (as many as torch uses)")
 _ROUNDS: _Option = ("rounds", positive, "rounds of kernel, ceilings and peers in turn (20)")
+_DEVICE: _Option = ("device", str, "cpu, or cuda for a GPU (cpu)")
+_ARCH: _Option = ("arch", str, "insist on a target's kernels; one of a GPU's puts the tensors there (native)")
 _SEVERAL: tuple[_Option, ...] = (
     ("dtype", str, "of queries, keys and values; several are measured one by one (bf16 f32)"),
     ("layout", str, "of the cache; several may be given (bhsd)"),
@@ -54,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     decode = kinds.add_parser("decode", help="decode attention against its ceilings")
     for name, kind, text in _SEVERAL:
         decode.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
-    _add(decode, (*_SHAPE, _THREADS, _ROUNDS, *_FORCED))
+    _add(decode, (*_SHAPE, _THREADS, _ROUNDS, *_FORCED, _DEVICE, _ARCH))
     overhead = kinds.add_parser("overhead", help="the cost of a call before any work")
-    _add(overhead, (("calls", positive, "calls in a round (2000)"), _ROUNDS, _THREADS))
+    _add(overhead, (("calls", positive, "calls in a round (2000)"), _ROUNDS, _THREADS, _DEVICE))
     params = kinds.add_parser("params", help="the cost of block and partition sizes")
     _add(params, (*_SHAPE, _THREADS, _ROUNDS))
     for kind_parser in (decode, overhead, params):
@@ -65,7 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add(parser: argparse.ArgumentParser, options: tuple[_Option, ...]) -> None:
     for name, kind, text in options:
-        parser.add_argument(_flag(name), type=kind, metavar="N", help=text)
+        metavar = name.upper() if kind is str else "N"
+        parser.add_argument(_flag(name), type=kind, metavar=metavar, help=text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ FIELDS = {
 
 @pytest.fixture(autouse=True)
 def small_pool(monkeypatch):
-    monkeypatch.setattr("kgen.bench.pool.last_level_cache", lambda: 1 << 16)
+    monkeypatch.setattr("kgen.bench.pool.last_level_cache", lambda device: 1 << 16)
 
 
 def test_decode_reports_its_fields():
@@ -75,6 +75,32 @@ def test_a_forced_partition_is_what_runs():
     assert row.variant.endswith("_p256")
 
 
+def test_every_table_is_compared_with_the_oracle(monkeypatch):
+    compared = []
+    right = decode.Decode.compare
+
+    def compare(self, number, name):
+        compared.append(number)
+        right(self, number, name)
+
+    monkeypatch.setattr(decode.Decode, "compare", compare)
+    decode.run({**TINY, "dtype": "f32", "rounds": 1})
+    assert compared == [0, 1, 2]
+
+
+def test_a_peer_that_is_wrong_or_fails_takes_no_part(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("not here")
+
+    peers = {"right": decode.PEERS["sdpa"], "wrong": lambda q, k, v, scale: q * 0 + 0.1, "broken": broken}
+    monkeypatch.setattr(decode, "PEERS", peers)
+    said = []
+    (row,) = decode.run({**TINY, "dtype": "f32"}, said.append)
+    assert set(row.peers) == {"right"}
+    assert said[1].startswith("wrong takes no part: its result is off by")
+    assert said[2] == "broken takes no part: RuntimeError: not here"
+
+
 def test_a_wrong_result_is_not_timed(monkeypatch):
     from kgen import ops
 
@@ -93,6 +119,7 @@ def test_overhead_times_every_operator():
     rows = report.run("overhead", {"calls": 3, "rounds": 2}).json()
     assert [row["op"] for row in rows] == [
         "paged_attention",
+        "paged_attention, max_seq_len growing",
         "merge_states",
         "reshape_and_cache",
         "copy_blocks",
