@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kgen import ops, reference
+from kgen.dispatch.gpu import stream_lookup
 from kgen.layout import Layout
 from kgen.reference import known_order
 from kgen.testing import tolerance
@@ -107,7 +108,9 @@ def poison_workspace(inputs: Inputs) -> None:
         seqs, heads, head_dim = inputs["q"].shape
         parts = -(-max(int(inputs.scalars["max_seq_len"]), 1) // partition_size)
         size = 4 * seqs * heads * parts * (2 + head_dim)
-        ops.dispatcher().workspaces.reserve(size).fill_(0xFF)
+        device = inputs["q"].device
+        stream = stream_lookup()(device.index or 0) if device.type == "cuda" else 0
+        ops.dispatcher().workspaces.reserve(size, str(device), stream).fill_(0xFF)
 
 
 def draw_table(seq_lens: list[int], block_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,8 @@ from kgen.testing.attention import PagedAttention
 from kgen.testing.blocks import CopyBlocks, SwapBlocks
 from kgen.testing.cache import ReshapeAndCache
 from kgen.testing.case import Adapter, Case, Expected, Inputs, Outcome
-from kgen.testing.memory import HUGE, LOOSE, NAN, PLAIN, STRIDED, Form, same_bits
+from kgen.testing.device import device_for, no_device, on_gpu, run_on
+from kgen.testing.memory import HUGE, LOOSE, NAN, PLAIN, STRIDED, Form, Placed, same_bits
 from kgen.testing.merge import MergeStates
 from kgen.variants.model import Variant
 
@@ -46,8 +47,8 @@ def unrunnable(variant: Variant) -> str:
     """Why this machine cannot run the variant; empty where it can."""
     if variant.simulated:
         return ""
-    if variant.target.family != "cpu":
-        return f"no {variant.target.name} device"
+    if on_gpu(variant):
+        return no_device(variant.target.name)
     lacking = [flag for flag in variant.target.requires if flag not in host_features()]
     return f"host lacks {', '.join(lacking)}" if lacking else ""
 
@@ -58,9 +59,15 @@ def materialise(case: Case, form: Form = PLAIN) -> Inputs:
 
 
 def run(inputs: Inputs) -> Mapping[str, Tensor]:
-    """Run exactly the case's variant; the outputs by name."""
-    adapter = ADAPTERS[inputs.case.variant.op.name]
-    adapter.run(inputs)
+    """Run exactly the case's variant; the outputs by name. Raises KgenError for what a call refuses, and
+    for what a kernel reports."""
+    variant = inputs.case.variant
+    adapter = ADAPTERS[variant.op.name]
+    device = device_for(variant.target.name) if on_gpu(variant) else None
+    if device is None:
+        adapter.run(inputs)
+    else:
+        run_on(device, adapter, inputs)
     return {name: inputs[name] for name in adapter.outputs}
 
 
@@ -85,7 +92,7 @@ def compare(expected: Mapping[str, Expected], got: Mapping[str, Tensor]) -> list
 
 def check(case: Case) -> Outcome:
     """Compare with the oracle; then the same call in other memory must give the same bits; then
-    every faulty call must raise and write nothing."""
+    every faulty call must raise and write nothing (on a GPU: nothing but its outputs)."""
     why = unrunnable(case.variant)
     if why:
         return Outcome(case.variant.name, case.name, skipped=why)
@@ -140,12 +147,13 @@ def _faults(case: Case) -> list[str]:
         inputs = materialise(case)
         fault.spoil(inputs)
         try:
-            adapter.run(inputs)
+            run(inputs)
         except KgenError:
+            wrong = Placed.spilled if on_gpu(case.variant) else Placed.changed
             found += [
                 f"{fault.name}: {name} was written before the error"
                 for name in adapter.outputs
-                if inputs.placed[name].changed()
+                if wrong(inputs.placed[name])
             ]
         else:
             found.append(f"{fault.name}: not refused")
