@@ -42,7 +42,7 @@ def expand(build_spec: str | Path, arch: str | None = None, catalog: Catalog | N
     from kgen.variants.matrix import expand as expand_build
 
     known = catalog or check()
-    return expand_build(load_build(_build_path(build_spec), known), known, arch or native_target(known))
+    return expand_build(load_build(build_path(build_spec), known), known, arch or native_target(known))
 
 
 def build(build_spec: str | Path, arch: str | None = None, jobs: int | None = None) -> tuple[Entry, ...]:
@@ -227,7 +227,7 @@ def _policy(op: OpSpec) -> Policy:
     return dataclasses.replace(compile_policy(op), sources=sources_hash())
 
 
-def _build_path(build_spec: str | Path) -> Path:
+def build_path(build_spec: str | Path) -> Path:
     """The file of a build; a bare name stands for a shipped one unless a file has that very name."""
     path = Path(build_spec)
     if path.suffix or len(path.parts) > 1 or path.is_file():

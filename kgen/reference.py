@@ -22,7 +22,8 @@ class Point:
     """One query against one key: absolute positions, query head, batch row, scaled product.
 
     `q` [1, Lq, 1] is i + Lk - Lq, so it is negative where Lq > Lk; `kv` [1, 1, Lk]; `head`
-    [Hq, 1, 1]; `s` [Hq, Lq, Lk] is q.k * softmax_scale in natural units.
+    [Hq, 1, 1]; `s` [Hq, Lq, Lk] is q.k * softmax_scale in natural units; `row` [1, Lq, 1] is the
+    query's row among those of all sequences.
     """
 
     q: Tensor
@@ -30,6 +31,7 @@ class Point:
     head: Tensor
     batch: int
     s: Tensor
+    row: Tensor
 
 
 Mask = Callable[[Point], Tensor]
@@ -50,8 +52,10 @@ def attention(
     mask: Mask | None = causal,
     score: Score | None = None,
     batch: int = 0,
+    first_row: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of one sequence: q [Lq, Hq, D] over k, v [Lk, Hkv, D], heads in groups.
+    """Attention of one sequence: q [Lq, Hq, D] over k, v [Lk, Hkv, D], heads in groups. It is the
+    `batch`-th, and its first query the `first_row`-th of all.
 
     Returns O [Lq, Hq, D] and LSE [Lq, Hq], both float64.
     """
@@ -59,7 +63,7 @@ def attention(
     qs = q.double().transpose(0, 1)
     ks = k.double().repeat_interleave(group, dim=1).transpose(0, 1)
     vs = v.double().repeat_interleave(group, dim=1).transpose(0, 1)
-    at = _points(qs @ ks.transpose(1, 2) * softmax_scale, batch)
+    at = _points(qs @ ks.transpose(1, 2) * softmax_scale, batch, first_row)
     logits = at.s if score is None else score(at)
     if mask is not None:
         logits = logits.masked_fill(~mask(at), -torch.inf)
@@ -88,7 +92,9 @@ def paged_attention(
     lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float64)
     for row, length in enumerate(seq_lens.tolist()):
         k, v = gather(k_cache, v_cache, layout, block_table[row], length)
-        one, one_lse = attention(q[row : row + 1], k, v, softmax_scale, mask=mask, score=score, batch=row)
+        one, one_lse = attention(
+            q[row : row + 1], k, v, softmax_scale, mask=mask, score=score, batch=row, first_row=row
+        )
         out[row], lse[row] = one[0], one_lse[0]
     return out, lse
 
@@ -171,7 +177,7 @@ def swap_blocks(source: Tensor, destination: Tensor, block_mapping: Tensor) -> T
     return result
 
 
-def _points(scaled: Tensor, batch: int) -> Point:
+def _points(scaled: Tensor, batch: int, first_row: int) -> Point:
     heads, queries, keys = scaled.shape
     return Point(
         q=(torch.arange(queries) + keys - queries).view(1, queries, 1),
@@ -179,6 +185,7 @@ def _points(scaled: Tensor, batch: int) -> Point:
         head=torch.arange(heads).view(heads, 1, 1),
         batch=batch,
         s=scaled,
+        row=(torch.arange(queries) + first_row).view(1, queries, 1),
     )
 
 

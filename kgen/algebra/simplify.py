@@ -181,11 +181,19 @@ class _Simplifier:
 
     def _is_beaten(self, arg: Expr, others: Sequence[Expr], function: str) -> bool:
         """Whether the result is proved the same without this argument."""
+        inner = {"min": "max", "max": "min"}[function]
+        if any(_extremes(arg, inner) > _extremes(other, inner) for other in others):
+            return True
         low, high = range_of(arg, self._bounds)
         ranges = [range_of(other, self._bounds) for other in others]
         if function == "min":
             return any(most <= low for _, most in ranges if math.isfinite(low))
         return any(least >= high for least, _ in ranges if math.isfinite(high))
+
+
+def _extremes(expr: Expr, function: str) -> frozenset[Expr]:
+    """What an expression is the min (or max) of: the more there are, the smaller (or larger) it is."""
+    return frozenset(expr.args if isinstance(expr, Call) and expr.function == function else (expr,))
 
 
 def _fold(expr: Expr) -> Expr | None:

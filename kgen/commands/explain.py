@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kgen.commands import lanes
+from kgen.commands import lanes, regions
 from kgen.commands.common import add_arch, add_build, add_json, diagnostic_json, print_json
 from kgen.commands.list import print_rejected, rejected_json
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kgen.variants.explain import Explanation
     from kgen.variants.model import Matrix
 
-SUMMARY = "say which kernel serves a call, why a combination is rejected, or how lanes hold a matrix"
+SUMMARY = "say which kernel serves a call, why a combination is rejected, or what a mask or a lane holds"
 
 DETAILS = """\
   call      Which variant of OP serves a call of the given sizes, and how each free parameter got its
@@ -31,6 +31,7 @@ DETAILS = """\
             place in the spec and the figures it was judged by; values that no axis of the build has;
             the combinations that are accepted.
   lanes     How a matrix instruction of TARGET spreads its operands over lanes.
+  regions   Which tiles of a shape the mask VARIANT leaves full, partial and empty.
 
 examples:
   kgen explain call paged_attention --num-seqs 8 --num-heads 32 --num-kv-heads 8 --head-dim 128 \\
@@ -38,6 +39,7 @@ examples:
   kgen explain rejected host head_dim=100
   kgen explain rejected host op=paged_attention partition_size=100 block_size=16 --json
   kgen explain lanes gfx936 mmac_f32_16x16x16_f16
+  kgen explain regions sliding --q-len 512 --kv-len 2048 --arg window=256
 
 exit codes: 0 explained, 1 a fault (an unknown name, a call that nothing can serve), 2 usage
 """
@@ -60,10 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_arch(rejected)
     add_json(rejected)
     lanes.add_arguments(kinds)
+    regions.add_arguments(kinds)
 
 
 def run(args: argparse.Namespace) -> int:
-    kinds = {"call": _run_call, "rejected": _run_rejected, "lanes": lanes.run}
+    kinds = {"call": _run_call, "rejected": _run_rejected, "lanes": lanes.run, "regions": regions.run}
     return kinds[args.kind](args)
 
 
