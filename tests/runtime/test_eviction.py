@@ -1,0 +1,138 @@
+"""Which leaves go, in which order, and how many."""
+
+import pytest
+
+from kgen.runtime.keys import Key
+from kgen.runtime.pages import PagePool
+from kgen.runtime.radix import RadixCache
+from tests.runtime.samples import cache_of, hit, store
+
+WORDS = {"a": [1, 1], "b": [2, 2], "c": [3, 3], "d": [4, 4]}
+
+
+def kept(cache: RadixCache) -> str:
+    return "".join(name for name, tokens in WORDS.items() if hit(cache, tokens) == 2)
+
+
+def use(cache: RadixCache, name: str) -> None:
+    cache.match_prefix(Key.of(WORDS[name]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        ("lru", ["acd", "ad", "a"]),
+        ("fifo", ["bcd", "cd", "d"]),
+        ("lfu", ["acd", "ad", "a"]),
+        ("priority", ["abd", "ad", "a"]),
+    ],
+)
+def test_each_policy_takes_its_own_first(policy, left):
+    """Stored a, b, c, d with priorities 3, 1, 0, 2; used a thrice, c once, d twice, then d and a last."""
+    cache = cache_of(8, policy=policy)
+    for name, priority in zip("abcd", (3, 1, 0, 2), strict=True):
+        store(cache, WORDS[name], priority=priority)
+    for name in "aacdda":
+        use(cache, name)
+    for expected in left:
+        assert cache.evict(1).leaves == 1
+        assert kept(cache) == expected
+
+
+def test_a_policy_of_ones_own_is_an_object_with_a_rank():
+    class LongestFirst:
+        name = "longest-first"
+
+        def rank(self, node):
+            return -len(node.key)
+
+    cache = RadixCache(PagePool(20), policy=LongestFirst(), check=True)
+    for tokens in ([1], [2, 2, 2], [3, 3]):
+        store(cache, tokens)
+    assert [cache.evict(1).tokens for _ in range(3)] == [3, 2, 1]
+
+
+def test_whole_leaves_go_until_the_shortfall_is_covered():
+    cache = cache_of(100)
+    for first in range(10):
+        store(cache, [100 + first] * 9)
+    assert cache.pool.num_free == 10
+    assert len(cache.pool.allocate(20)) == 20  # ten are short: two leaves of nine
+    assert (cache.stats.evicted_leaves, cache.pool.num_free) == (2, 8)
+
+
+def test_ninety_free_and_a_hundred_wanted_evicts_for_ten():
+    cache = cache_of(190)
+    for first in range(100):
+        store(cache, [first])
+    cache.pool.allocate(100)
+    assert cache.stats.evicted_tokens == 10
+
+
+def test_a_chain_goes_upward_in_one_call_and_no_further_than_needed():
+    cache = cache_of(20)
+    for length in (3, 6, 9):
+        store(cache, range(length))
+    assert cache.evict(4).tokens == 6
+    assert hit(cache, range(9)) == 3
+    assert cache.evict(1).tokens == 3
+
+
+def test_an_inner_node_is_never_taken_from_under_its_children():
+    cache = cache_of(20)
+    store(cache, [1, 2, 3])
+    store(cache, [1, 2, 3, 4])
+    store(cache, [1, 2, 3, 5])
+    lock = cache.lock(cache.match_prefix(Key.of([1, 2, 3, 5])))
+    assert cache.evict(100).tokens == 1  # only [4]: the rest leads to the locked leaf
+    assert hit(cache, [1, 2, 3, 5]) == 4
+    cache.unlock(lock)
+    assert cache.evict(100).tokens == 4
+
+
+def test_a_parent_is_as_recent_and_as_often_hit_as_what_was_below_it():
+    cache = cache_of(20)
+    store(cache, [1, 2])
+    store(cache, [1, 2, 3])
+    store(cache, [9])
+    for _ in range(2):
+        cache.match_prefix(Key.of([1, 2, 3]))
+    lock = cache.lock(cache.match_prefix(Key.of([9])))
+    assert cache.evict(1).tokens == 1 and hit(cache, [1, 2]) == 2
+    cache.unlock(lock)
+    parent = next(iter(cache.tree.leaves))[2]
+    assert parent.hit_count == 2
+    assert cache.evict(1).tokens == 2  # [1, 2] was last used before [9]
+
+
+def test_replaying_a_log_evicts_the_same_leaves():
+    def play(policy: str) -> list[tuple[int, ...]]:
+        gone: list[tuple[int, ...]] = []
+        cache = RadixCache(PagePool(60), policy=policy, on_event=lambda event: gone.append(event.pages))
+        for step in range(400):
+            tokens = [step * 7 % 13, step * 5 % 11, step % 3, step % 2]
+            cache.match_prefix(Key.of(tokens))
+            store(cache, tokens, priority=step % 4)
+        return gone
+
+    for policy in ("lru", "lfu", "fifo", "priority"):
+        assert play(policy) == play(policy)
+
+
+def test_what_one_eviction_looks_at_does_not_grow_with_the_leaves(monkeypatch):
+    """Ranks are compared, and nodes looked at, a bounded number of times however many leaves there are."""
+    from kgen.runtime import policies
+
+    asked = []
+    rank = policies.Lru.rank
+    monkeypatch.setattr(policies.Lru, "rank", lambda self, node: asked.append(1) or rank(self, node))
+    for count in (100, 10_000):
+        cache = RadixCache(PagePool(count), check=False)
+        for first in range(count):
+            store(cache, [first])
+        for first in reversed(range(count)):
+            cache.match_prefix(Key.of([first]))
+        asked.clear()
+        assert cache.evict(1).leaves == 1
+        assert len(asked) == 0
+        assert hit(cache, [count - 1]) == 0 and hit(cache, [0]) == 1
