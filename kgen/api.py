@@ -118,10 +118,10 @@ def jit(op: str, params: Mapping[str, Scalar]) -> Entry:
 
 def dispatcher() -> Dispatcher:
     """The dispatcher behind `kgen.ops`."""
-    from kgen.dispatch import ops
+    from kgen.dispatch import calls
 
-    ops.install(compiler)
-    return ops.dispatcher()
+    calls.install(compiler)
+    return calls.dispatcher()
 
 
 def compiler() -> Compiler:

@@ -96,6 +96,37 @@ class Guard:
 
 
 @dataclass(frozen=True)
+class VariantArg:
+    """An argument of a mask or score. kind: `int` or `float`; axis: empty for a single value, else what
+    an array has values for: `head`, `batch`, `q` (each query row) or `kv` (each key of each sequence)."""
+
+    name: str
+    kind: str
+    axis: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}{f'[{self.axis}]' if self.axis else ''}"
+
+
+@dataclass(frozen=True)
+class VariantRule:
+    """A mask and score as dispatch sees it: its arguments, in the order of their words at the end of the
+    block, and what single values among them must satisfy."""
+
+    name: str
+    args: tuple[VariantArg, ...]
+    guards: tuple[Guard, ...] = ()
+    mask: Code | None = None
+    score: Code | None = None
+    where: str = ""
+
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """What two definitions of one meaning agree in, wherever they stand."""
+        return self.name, self.args, self.mask, self.score
+
+
+@dataclass(frozen=True)
 class SelectRule:
     """How a free parameter is chosen: `want` is computed from facts and earlier choices; `pick`
     says which built value serves it: `at_least` (smallest >= want, else the largest), `nearest`
@@ -136,6 +167,8 @@ class Policy:
     guards: tuple[Guard, ...]
     select: tuple[SelectRule, ...]
     layouts: Mapping[str, Any]  # name -> kgen.layout.Layout as JSON
+    variants: tuple[VariantRule, ...] = ()  # those of the specs; a build's are with its entries
+    positions: Mapping[str, Code] = dataclasses.field(default_factory=dict)  # axis of an array -> its size
     sources: str = ""  # hash of the templates and targets that kernels were made from, where it is known
     version: int = SCHEMA_VERSION
 
@@ -168,9 +201,22 @@ class Entry:
     requires: tuple[str, ...] = ()  # CPU feature flags the host must have
     resources: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     launch: Launch | None = None
+    variant: VariantRule | None = None  # where a build defined it
     compile_seconds: float = 0.0
     abi: int = ABI_VERSION
     version: int = SCHEMA_VERSION
+
+
+def tail_words(rule: VariantRule) -> tuple[Word, ...]:
+    """The words of a variant's arguments, which follow those of the operator. The prefix keeps their
+    names apart from the operator's; an array over keys has a row for each sequence."""
+    words: list[Word] = []
+    for arg in rule.args:
+        word = f"v_{arg.name}"
+        words.append(Word(word, "pointer" if arg.axis else arg.kind, arg.name))
+        if arg.axis == "kv":
+            words.append(Word(f"{word}_stride_seq", "stride", arg.name, "seq"))
+    return tuple(words)
 
 
 @dataclass(frozen=True)

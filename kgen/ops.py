@@ -7,18 +7,14 @@ out = ops.paged_attention(q, k_cache, v_cache, block_table, seq_lens, max_seq_le
 from __future__ import annotations
 
 from kgen import api
+from kgen.dispatch.calls import check, dispatcher, install, reset, workspace_size
 from kgen.dispatch.ops import (
-    check,
     copy_blocks,
-    dispatcher,
-    install,
     merge_state,
     merge_states,
     paged_attention,
-    reset,
     reshape_and_cache,
     swap_blocks,
-    workspace_size,
 )
 
 install(api.compiler)

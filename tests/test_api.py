@@ -10,7 +10,7 @@ import torch
 
 from kgen import api, ops
 from kgen.diagnostics import KgenError
-from kgen.dispatch import ops as dispatch_ops
+from kgen.dispatch import calls
 
 PAIRS = torch.tensor([[0, 2]])
 
@@ -18,9 +18,9 @@ PAIRS = torch.tensor([[0, 2]])
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch):
     monkeypatch.setenv("KGEN_NO_PYBIND", "1")
-    dispatch_ops.reset()
+    calls.reset()
     yield
-    dispatch_ops.reset()
+    calls.reset()
 
 
 def cache():
@@ -50,7 +50,7 @@ def test_a_missing_kernel_is_built_with_one_log_line(empty_cache, caplog):
 
 def test_a_kernel_built_on_demand_is_there_for_the_next_process(empty_cache, monkeypatch):
     ops.copy_blocks(cache(), PAIRS)
-    dispatch_ops.reset()
+    calls.reset()
     monkeypatch.setenv("KGEN_JIT", "0")
     monkeypatch.setenv("PATH", "")
     ops.copy_blocks(cache(), PAIRS)
@@ -62,7 +62,7 @@ def test_a_damaged_kernel_of_the_cache_is_built_again(empty_cache, caplog):
     ops.copy_blocks(cache(), PAIRS)
     (kernel,) = ops.dispatcher().registry.kernels("copy_blocks", {})
     path = kernel.folder / kernel.entry.artefact
-    dispatch_ops.reset()
+    calls.reset()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.unlink()  # the file that is loaded stays whole

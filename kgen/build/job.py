@@ -15,6 +15,7 @@ from kgen.build.syntax import for_syntax
 from kgen.build.toolchains import Toolchain
 from kgen.manifest import ABI_VERSION, SCHEMA_VERSION, Entry
 from kgen.render.model import LineOrigin, Rendered
+from kgen.variants.policy import rule_of
 
 _HASH_DIGITS = 16
 
@@ -78,6 +79,7 @@ def _job(rendered: Rendered, toolchain: Toolchain, headers: HeaderSet) -> Job:
         sha256="",
         requires=variant.target.requires if toolchain.kind == "cpu" else (),
         launch=rendered.launch,
+        variant=rule_of(variant.mask) if variant.mask is not None and variant.mask.of_build else None,
     )
     limits = Limits(
         allow_spill=bool(variant.lets.get("allow_spill", False)),
@@ -93,10 +95,12 @@ def keyed(job: Job, identity: str = "") -> Job:
 
     Paths and times take no part, so the same input has the same key on every machine.
     """
+    entry = dataclasses.asdict(job.entry)
+    entry.pop("variant")  # its place is a path
     facts = {
         "abi": ABI_VERSION,
         "schema": SCHEMA_VERSION,
-        "entry": dataclasses.asdict(job.entry),
+        "entry": entry,
         "source": hashlib.sha256(job.text.encode()).hexdigest(),
         "file": job.source,
         "headers": job.headers.digest,
@@ -105,6 +109,8 @@ def keyed(job: Job, identity: str = "") -> Job:
         "limits": dataclasses.asdict(job.limits),
         "identity": identity,
     }
+    if job.entry.variant is not None:
+        facts["variant"] = repr(job.entry.variant.meaning)
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     key = f"{job.entry.name}-{digest[:_HASH_DIGITS]}"
     return dataclasses.replace(job, entry=dataclasses.replace(job.entry, key=key))

@@ -66,6 +66,11 @@ def param(policy: Policy, name: str) -> ParamRule | None:
     return next((p for p in policy.params if p.name == name), None)
 
 
+def variant_param(policy: Policy) -> ParamRule | None:
+    """The parameter that chooses a mask and score; None where the operator has none."""
+    return next((p for p in policy.params if p.type == "variant"), None)
+
+
 def free_params(policy: Policy) -> tuple[str, ...]:
     """Parameters a rule selects; all others come from the arguments."""
     return tuple(rule.param for rule in policy.select)

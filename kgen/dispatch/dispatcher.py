@@ -24,8 +24,9 @@ from kgen.dispatch.operators import Operator
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
 from kgen.dispatch.select import complete, select
+from kgen.dispatch.variants import find_rule, policy_with
 from kgen.dispatch.workspace import Workspaces
-from kgen.manifest import Policy
+from kgen.manifest import Policy, VariantRule
 
 log = logging.getLogger("kgen")
 
@@ -42,6 +43,7 @@ class Dispatcher:
         self.errors = gpu.ErrorWords()
         self.registry = Registry(compiler.features, self.policy)
         self._policies: dict[str, Policy] = {}
+        self._extended: dict[tuple[str, str], tuple[VariantRule, Policy]] = {}
         self._bounds: dict[object, Bound] = {}
         self._calls: dict[str, ctypes.c_int64] = {}
         self._lock = threading.RLock()
@@ -54,6 +56,25 @@ class Dispatcher:
             if op not in self._policies:
                 self._policies[op] = self.compiler.policy(op)
             return self._policies[op]
+
+    def policy_of(self, operator: Operator) -> Policy:
+        """The policy of an operator, with the arguments of its variant."""
+        policy, rule = self.policy(operator.name), operator.rule
+        if rule is None:
+            return policy
+        with self._lock:
+            held = self._extended.get((operator.name, rule.name))
+            if held is None or held[0] is not rule:
+                held = self._extended[operator.name, rule.name] = rule, policy_with(policy, rule)
+            return held[1]
+
+    def rule(self, op: str, variant: str | None) -> VariantRule | None:
+        """The mask and score a call names, or the default one; None where the operator has none.
+
+        Raises KgenError (K516) where there is none of that name, K524 where there are two."""
+        policy = self.policy(op)
+        shipped = variant is None or any(rule.name == variant for rule in policy.variants)
+        return find_rule(policy, {} if shipped else self.registry.rules(op), variant)
 
     def binding(self) -> ModuleType | None:
         """The compiled binding; None where it cannot be had or KGEN_NO_PYBIND asks for ctypes."""
@@ -83,7 +104,7 @@ class Dispatcher:
 
     def signature(self, operator: Operator) -> launch.Signature:
         """The positional arguments of an operator's caller."""
-        policy = self.policy(operator.name)
+        policy = self.policy_of(operator)
         return launch.Signature(
             op=operator.name,
             tensors=operator.tensors,
@@ -115,7 +136,7 @@ class Dispatcher:
 
     def plan(self, operator: Operator, *arguments: Any) -> Plan:
         """The plan of a call. Raises KgenError where nothing can run it."""
-        policy = self.policy(operator.name)
+        policy = self.policy_of(operator)
         bound = self._bind(policy, call_of(operator, arguments))
         _check_absent(policy, bound)
         if nothing_to_do(policy, shapes_of(operator, arguments)):
@@ -201,7 +222,7 @@ class Dispatcher:
 
     def choose(self, policy: Policy, bound: Bound) -> Selection:
         """The variant for a bound call, built or not (`explain` shows it). Raises K51x."""
-        jit = env.jit()
+        jit = env.jit() and not _is_of_build(policy, bound.names)
         on_gpu = gpu.is_gpu(bound.device)
         native = gpu.arch_of(bound.device) if on_gpu else self.compiler.native()
         arch = bound.names.get("arch")
@@ -252,6 +273,10 @@ class Dispatcher:
         return replace(selection, kernel=kernel), self.registry.load(kernel)
 
     def _build(self, policy: Policy, selection: Selection) -> Built:
+        if _is_of_build(policy, selection.params):
+            raise missing_variant(
+                policy, selection, self.registry, "masks of a build are built with it alone"
+            )
         refused = self.compiler.reject(policy.op, selection.params)
         if refused is not None:
             raise KgenError(refused)
@@ -264,6 +289,13 @@ class Dispatcher:
 
 def _fail(plan: Plan, _status: int, code: int, row: int, index: int, value: int) -> None:
     raise kernel_fault(plan.policy, plan.facts, (code or _status, row, index, value))
+
+
+def _is_of_build(policy: Policy, names: Names) -> bool:
+    """Whether the variant is one that a build has defined: nothing of it is built on demand."""
+    holder = codes.variant_param(policy)
+    named = None if holder is None else names.get(holder.name)
+    return named is not None and all(rule.name != named for rule in policy.variants)
 
 
 def _refuse(plan: Plan, status: int) -> None:

@@ -14,10 +14,11 @@ from kgen.semantics import evaluate
 NEAREST = 3
 
 
-def missing_variant(policy: Policy, selection: Selection, registry: Registry) -> KgenError:
+def missing_variant(policy: Policy, selection: Selection, registry: Registry, why: str = "") -> KgenError:
     """K520: names the build-spec lines that would add the variant, and the nearest built ones."""
     insisted = [f"{c.param} = {c.value} (from {c.source})" for c in selection.choices if _firm(c)]
-    message = f"{policy.op}: no built variant fits this call, and building on demand is off (KGEN_JIT=0)"
+    why = why or "building on demand is off (KGEN_JIT=0)"
+    message = f"{policy.op}: no built variant fits this call, and {why}"
     notes = [f"the call insists on {text}" for text in insisted]
     near = nearest_kernels(selection.params, registry.kernels(policy.op, {}))
     notes += [f"nearest built: {kernel.entry.name} ({_differences(selection, kernel)})" for kernel in near]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kgen.dispatch.plan import Defaults
+from kgen.manifest import VariantRule
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Operator:
     optional: frozenset[str] = frozenset()
     bytes: frozenset[str] = frozenset()
     defaults: Defaults = field(default_factory=dict)
+    rule: VariantRule | None = None  # whose arguments end the tensors and scalars
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether calls may choose a mask and score."""
+        return "variant" in self.keywords
 
 
 PAGED_ATTENTION = Operator(

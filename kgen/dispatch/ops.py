@@ -7,82 +7,15 @@ carry no gradient.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from kgen.diagnostics import Diagnostic, KgenError
-from kgen.dispatch import torchops
-from kgen.dispatch.arguments import plain
-from kgen.dispatch.dispatcher import Dispatcher
+from kgen.dispatch.calls import CALLS, launch_variant, through_torch
 from kgen.dispatch.errors import fault
-from kgen.dispatch.model import Compiler
-from kgen.dispatch.operators import OPERATORS, Operator
-from kgen.manifest import Scalar
-
-_lock = threading.RLock()
-_compiler: Callable[[], Compiler] | None = None
-_dispatcher: Dispatcher | None = None
-
-
-class _Calls(dict[str, Callable[..., bool]]):
-    """Callers by operator name, made at first use."""
-
-    def __missing__(self, name: str) -> Callable[..., bool]:
-        with _lock:
-            caller = self[name] = dispatcher().caller(OPERATORS[name])
-        return caller
-
-
-_CALLS = _Calls()
-
-
-def install(compiler: Callable[[], Compiler]) -> None:
-    """Say where policies and kernels that are not built come from; a second time changes nothing."""
-    global _compiler
-    if _compiler is not compiler:
-        _compiler = compiler
-        reset()
-
-
-def dispatcher() -> Dispatcher:
-    """The dispatcher of this process."""
-    global _dispatcher
-    with _lock:
-        if _dispatcher is None:
-            if _compiler is None:
-                raise KgenError(Diagnostic("K529", "no compiler is installed", hint="import kgen.ops"))
-            _dispatcher = Dispatcher(_compiler())
-        return _dispatcher
-
-
-def reset() -> None:
-    """Forget every plan, kernel, policy and workspace."""
-    global _dispatcher
-    with _lock:
-        _dispatcher = None
-        _CALLS.clear()
-
-
-def check() -> None:
-    """Raise what kernels reported since the last check. A CPU kernel's faults are raised by the call
-    itself; a GPU kernel's wait here, since a call does not wait for the device (KGEN_CHECK=1: each
-    call does, and raises itself)."""
-    if _dispatcher is not None:
-        _dispatcher.check()
-
-
-def workspace_size(op: str, /, **sizes: Scalar) -> int:
-    """Bytes of scratch memory a call of operator `op` uses, without making the call.
-
-    sizes: what the tensors of the call would say (num_seqs, num_heads, num_kv_heads, head_dim,
-    block_size, dtype, ...), its keywords (max_seq_len, layout, partition_size, policy, ...) by name.
-    """
-    return dispatcher().workspace_size(op, sizes)
 
 
 def paged_attention(
@@ -102,6 +35,7 @@ def paged_attention(
     reuse_kv_times: int | None = None,
     policy: str | None = None,
     variant: str | None = None,
+    variant_args: Mapping[str, Any] | None = None,
     arch: str | None = None,
 ) -> Any:
     """Decode attention: one query token per sequence over a paged KV cache.
@@ -118,7 +52,9 @@ def paged_attention(
     partition_size: tokens in a part, 0 for one pass; PA_PARTITION_SIZE, then the policy where None.
     reuse_kv_times: query heads served by one read of a KV head; the policy where None.
     policy: `vllm` (default), `split` or `single_pass`: how partition_size is chosen.
-    variant, arch: a mask/score variant and a target other than the default ones.
+    variant: a mask/score variant other than the default one; the query stands at seq_len - 1.
+    variant_args: its arguments by name: numbers, [num_heads] f32, [num_seqs] i32, ...
+    arch: a target other than the default one.
 
     Returns out, or (out, lse) with `return_lse`. Raises KgenError (K51x, K52x, K531, K532).
     """
@@ -126,12 +62,19 @@ def paged_attention(
         out = _empty(q)
     if return_lse and lse is None:
         lse = _empty_rows(q)
+    if variant is not None or variant_args:
+        launch_variant(
+            "paged_attention", variant, variant_args,
+            out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
+            layout, partition_size, reuse_kv_times, policy, variant, arch,
+        )  # fmt: skip
+        return (out, lse) if return_lse else out
     # Spelt out twice: packing the arguments into a tuple first costs a fifth of a small call.
-    if is_dynamo_compiling() or not _CALLS["paged_attention"](
+    if is_dynamo_compiling() or not CALLS["paged_attention"](
         out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
         layout, partition_size, reuse_kv_times, policy, variant, arch,
     ):  # fmt: skip
-        _through_torch(
+        through_torch(
             "paged_attention",
             out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
             layout, partition_size, reuse_kv_times, policy, variant, arch,
@@ -161,8 +104,8 @@ def merge_states(
         out = _empty_state(states)
     if lse is None:
         lse = torch.empty(out.shape[:-1], dtype=torch.float32, device=out.device)
-    if is_dynamo_compiling() or not _CALLS["merge_states"](out, lse, states, states_lse, arch):
-        _through_torch("merge_states", out, lse, states, states_lse, arch)
+    if is_dynamo_compiling() or not CALLS["merge_states"](out, lse, states, states_lse, arch):
+        through_torch("merge_states", out, lse, states, states_lse, arch)
     return out, lse
 
 
@@ -190,10 +133,10 @@ def reshape_and_cache(
 
     Raises KgenError (K51x, K52x; K533 for a slot outside the pool) before the first write.
     """
-    if is_dynamo_compiling() or not _CALLS["reshape_and_cache"](
+    if is_dynamo_compiling() or not CALLS["reshape_and_cache"](
         key, value, k_cache, v_cache, slot_mapping, layout, arch
     ):
-        _through_torch("reshape_and_cache", key, value, k_cache, v_cache, slot_mapping, layout, arch)
+        through_torch("reshape_and_cache", key, value, k_cache, v_cache, slot_mapping, layout, arch)
 
 
 def copy_blocks(caches: Tensor | Sequence[Tensor], block_mapping: Tensor, *, arch: str | None = None) -> None:
@@ -209,8 +152,8 @@ def copy_blocks(caches: Tensor | Sequence[Tensor], block_mapping: Tensor, *, arc
     found = [caches] if isinstance(caches, Tensor) else list(caches)
     _same_pages("caches", found)
     for cache in found:
-        if is_dynamo_compiling() or not _CALLS["copy_blocks"](cache, block_mapping, arch):
-            _through_torch("copy_blocks", cache, block_mapping, arch)
+        if is_dynamo_compiling() or not CALLS["copy_blocks"](cache, block_mapping, arch):
+            through_torch("copy_blocks", cache, block_mapping, arch)
 
 
 def swap_blocks(
@@ -237,15 +180,8 @@ def swap_blocks(
     for one, other in zip(sources, destinations, strict=True):
         if one is other:
             raise fault("K512", "swap_blocks: source and destination are one tensor", "use copy_blocks")
-        if is_dynamo_compiling() or not _CALLS["swap_blocks"](one, other, block_mapping, arch):
-            _through_torch("swap_blocks", one, other, block_mapping, arch)
-
-
-def _through_torch(name: str, *arguments: Any) -> None:
-    """The call as torch's dispatcher, a tracer or a tensor subclass sees it."""
-    if not is_dynamo_compiling():
-        arguments = plain(OPERATORS[name], arguments)
-    getattr(torch.ops.kgen, name)(*arguments)
+        if is_dynamo_compiling() or not CALLS["swap_blocks"](one, other, block_mapping, arch):
+            through_torch("swap_blocks", one, other, block_mapping, arch)
 
 
 def _same_pages(name: str, caches: Sequence[Tensor]) -> None:
@@ -268,14 +204,3 @@ def _empty_state(states: Tensor) -> Tensor:
     if not isinstance(states, Tensor) or states.dim() != 4:
         raise fault("K512", "merge_states: states must have the axes [row, state, head, dim]")
     return states.new_empty((states.shape[0], *states.shape[2:]))
-
-
-def _run(operator: Operator) -> Callable[..., None]:
-    def run(*arguments: Any) -> None:
-        if not _CALLS[operator.name](*arguments):
-            dispatcher().run(operator, *arguments)
-
-    return run
-
-
-torchops.define(_run)

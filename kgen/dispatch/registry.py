@@ -19,7 +19,7 @@ from kgen import env, paths
 from kgen.diagnostics import KgenError
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Built, Names, Skipped
-from kgen.manifest import ABI_VERSION, Entry, Library, Policy
+from kgen.manifest import ABI_VERSION, Entry, Library, Policy, VariantRule
 from kgen.manifest_read import read_library
 
 FILE = "library.json"
@@ -52,6 +52,8 @@ class Registry:
         self._answers: dict[tuple[object, ...], tuple[Built, ...]] = {}  # of `kernels`, until one changes
         self._skipped: list[Skipped] = []
         self._loaded: dict[tuple[str, str], Loaded] = {}
+        self._rules: dict[str, Mapping[str, VariantRule]] = {}  # of `rules`, until a kernel changes
+        self._replaced: dict[str, list[Built]] = {}  # by operator; another library has one of the name
 
     def add(self, kernels: Iterable[Built]) -> None:
         """Register kernels that were just built; they replace others of the same name."""
@@ -83,6 +85,18 @@ class Registry:
             for name in sorted(found)
             if all(found[name].entry.params.get(key) == value for key, value in fixed.items())
         )
+
+    def rules(self, op: str) -> Mapping[str, VariantRule]:
+        """The variants that builds have defined for kernels of `op`, by name.
+
+        Raises KgenError (K524) where two builds give one name two meanings.
+        """
+        with self._lock:
+            if self._places != _places():
+                self.refresh()
+            if op not in self._rules:
+                self._rules[op] = _rules([*self._kernels.get(op, {}).values(), *self._replaced.get(op, ())])
+            return self._rules[op]
 
     def skipped(self) -> tuple[Skipped, ...]:
         """What was found and passed over."""
@@ -119,8 +133,9 @@ class Registry:
             if stamps == self._stamps:
                 return False
             self._stamps = stamps
-            self._kernels, self._skipped = {}, []
+            self._kernels, self._skipped, self._replaced = {}, [], {}
             self._answers.clear()
+            self._rules.clear()
             for source in reversed(sources):  # the first source has the last word
                 self._read(source)
             for kernel in self._added:
@@ -174,8 +189,29 @@ class Registry:
         return f"this machine lacks {', '.join(missing)}" if missing else None
 
     def _register(self, kernel: Built) -> None:
-        self._kernels.setdefault(kernel.entry.op, {})[kernel.entry.name] = kernel
+        known = self._kernels.setdefault(kernel.entry.op, {})
+        before = known.get(kernel.entry.name)
+        if before is not None and before.library != kernel.library and before.entry.variant is not None:
+            self._replaced.setdefault(kernel.entry.op, []).append(before)
+        known[kernel.entry.name] = kernel
         self._answers.clear()
+        self._rules.pop(kernel.entry.op, None)
+
+
+def _rules(kernels: Iterable[Built]) -> Mapping[str, VariantRule]:
+    found: dict[str, tuple[VariantRule, str]] = {}
+    for kernel in kernels:
+        rule = kernel.entry.variant
+        if rule is None:
+            continue
+        before, library = found.setdefault(rule.name, (rule, kernel.library))
+        if before.meaning != rule.meaning:
+            message = (
+                f"the builds '{library}' and '{kernel.library}' give the mask '{rule.name}' two meanings"
+            )
+            notes = (f"one is at {before.where}", f"the other at {rule.where}")
+            raise fault("K524", message, "rename one of them and build it again", notes)
+    return {name: rule for name, (rule, _) in found.items()}
 
 
 def _places() -> tuple[str | None, ...]:

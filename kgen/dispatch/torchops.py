@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from kgen.dispatch.operators import OPERATORS, Operator
+from kgen.dispatch.variants import PACKED
 
 NAMESPACE = "kgen"
 _TYPES = {"int": "SymInt?", "float": "float?", "str": "str?"}
@@ -27,6 +28,8 @@ def schema(operator: Operator) -> str:
         parts.append(f"Tensor{alias}{'?' if name in operator.optional else ''} {name}")
     for name, kind in (*operator.scalars.items(), *operator.keywords.items()):
         parts.append(f"{_TYPES[kind]} {name}")
+    if operator.has_variants:
+        parts.append(PACKED)
     return f"{operator.name}({', '.join(parts)}) -> ()"
 
 

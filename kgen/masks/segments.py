@@ -15,6 +15,7 @@ from typing import Any
 from kgen.algebra.bounds import Bounds, range_of
 from kgen.algebra.simplify import simplify
 from kgen.masks.regions import BOUNDS, KV_BEGIN, Case, Interval, Regions
+from kgen.masks.spread import Q_HIGH, Q_LOW
 from kgen.spec.evaluate import evaluate_expr
 from kgen.syntax.ast import Binary, Bool, Call, Compare, Expr, If, Int, Name, substitute
 
@@ -60,14 +61,23 @@ class Segments:
         return tuple(found)
 
 
-def segments(regions: Regions, begin: Expr = KV_BEGIN, tile: Expr = TILE) -> Segments:
-    """The segments of a mask's regions. `begin` and `tile` may be numbers; a tile has at least one key."""
-    return _Builder(begin, tile).run(regions.cases)
+def segments(
+    regions: Regions,
+    begin: Expr = KV_BEGIN,
+    tile: Expr = TILE,
+    queries: tuple[Expr, Expr] = (Q_LOW, Q_HIGH),
+) -> Segments:
+    """The segments of a mask's regions. `begin` and `tile` may be numbers; a tile has at least one key.
+
+    `queries` are the first and last of the tile. With one query, and tiles of one key, a mask that is
+    known throughout leaves only full segments."""
+    return _Builder(begin, tile, queries).run(regions.cases)
 
 
 class _Builder:
-    def __init__(self, begin: Expr, tile: Expr) -> None:
+    def __init__(self, begin: Expr, tile: Expr, queries: tuple[Expr, Expr]) -> None:
         self._begin, self._tile = begin, tile
+        self._values = {KV_BEGIN.name: begin, Q_LOW.name: queries[0], Q_HIGH.name: queries[1]}
         self._bounds: dict[str, tuple[int | None, int | None]] = {**BOUNDS, TILE.name: (1, None)}
         self._steps: list[Step] = []
         self._segments: list[Segment] = []
@@ -84,21 +94,20 @@ class _Builder:
         return Segments(tuple(self._steps), tuple(self._segments))
 
     def _placed(self, interval: Interval) -> Interval:
-        values = {KV_BEGIN.name: self._begin}
-        return Interval(
-            self._simple(substitute(interval.begin, values)), self._simple(substitute(interval.end, values))
-        )
+        begin, end = (substitute(side, self._values) for side in (interval.begin, interval.end))
+        return Interval(self._simple(begin), self._simple(end))
 
     def _add(self, case: Case, after: Expr, until: Case | None = None) -> Expr:
         """The segments of a case behind `after`; returns where they end. What follows them, `until`,
         shares no tile with them."""
-        begin = self._step("begin", _most(after, self._down(case.visible.begin)))
-        end = self._step("end", _most(begin, self._last(case, until)))
+        begin = self._step("keys_begin", _most(after, self._down(case.visible.begin)))
+        end = self._step("keys_end", _most(begin, self._last(case, until)))
         for full in case.full:
-            full_begin = begin
-            if full.begin != self._begin:
+            full_begin, full_end = begin, end
+            if self._up(full.begin) != self._down(case.visible.begin):
                 full_begin = self._step("full_begin", _least(_most(begin, self._up(full.begin)), end))
-            full_end = self._step("full_end", _most(full_begin, self._down(_most(self._begin, full.end))))
+            if self._tile != Int(1) or full.end != case.visible.end:
+                full_end = self._step("full_end", _most(full_begin, self._down(_most(self._begin, full.end))))
             self._segment(begin, full_begin, full=False)
             self._segment(full_begin, full_end, full=True)
             begin = full_end
@@ -130,7 +139,9 @@ class _Builder:
 
     def _up(self, key: Expr) -> Expr:
         """The first start of a tile that is not before a key."""
-        return self._down(Binary("+", key, Binary("-", self._tile, Int(1)))) if key != self._begin else key
+        if key == self._begin or self._tile == Int(1):
+            return key
+        return self._down(Binary("+", key, Binary("-", self._tile, Int(1))))
 
     def _segment(self, begin: Expr, end: Expr, full: bool) -> None:
         if begin != end:

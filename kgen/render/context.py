@@ -11,6 +11,10 @@ extent(tensor)                       one more than the largest element offset
 kernels                              the launches of a GPU variant: symbol, x, y, z, block
 products(dtype)                      the matrix instruction and plans of both products; None without one
 matrix_form(dtype)                   the same as counts and C++ places; an error without one
+variant_args                         arguments of the mask and score: name, axis, ctype, word
+mask_expr(q=, kv=, head=, batch=)    whether a pair is visible, as C++; empty where all are
+score_expr(s=, q=, kv=, ...)         the score in natural units; empty where it is s
+segments(q_lo=, q_hi=, kv_end=, ...) the loops over keys a tile of queries needs: steps, segments
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from kgen.manifest import ABI_VERSION, ERRORS, Scalar
 from kgen.render.abi import args_struct
 from kgen.render.index import Indexer
 from kgen.render.launch import kernels_of
+from kgen.render.masks import Masks
 from kgen.render.matrix_form import matrix_form
 from kgen.variants.model import Variant
 from kgen.variants.products import plan_products
@@ -67,7 +72,7 @@ def context(variant: Variant) -> dict[str, Any]:
         "target": variant.target,
         "simulated": variant.simulated,
         "symbol": variant.name,
-        "args_struct": args_struct(variant.op),
+        "args_struct": args_struct(variant.op, variant.mask),
         "abi": ABI_VERSION,
         "errors": Names("error code named", ERRORS),
         "kernels": kernels_of(variant),
@@ -77,6 +82,10 @@ def context(variant: Variant) -> dict[str, Any]:
         "products": partial(plan_products, variant.target),
         "matrix_form": lambda dtype: matrix_form(plan_products(variant.target, dtype)),
     }
+    if variant.mask is not None:
+        masks = Masks(variant.mask)
+        names["variant_args"] = masks.args
+        names["mask_expr"], names["score_expr"], names["segments"] = masks.mask, masks.score, masks.segments
     for cache in ("k", "v"):
         order = indexer.order(cache)
         if order is not None:

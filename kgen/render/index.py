@@ -55,7 +55,7 @@ class Indexer:
             if axis not in axes:
                 message = f"{tensor} has no axis '{axis}'"
                 raise KgenError(Diagnostic("K335", message, hint=choice_hint(axis, axes)))
-        exprs = {axis: _place(places.get(axis, 0)) for axis in axes}
+        exprs = {axis: place_of(places.get(axis, 0)) for axis in axes}
         return _print(tuple(self._terms(argument, exprs)))
 
     def extent(self, tensor: str) -> str:
@@ -126,7 +126,8 @@ def _word(name: str) -> Expr:
 
 
 @lru_cache(maxsize=4096)
-def _place(place: Place) -> Expr:
+def place_of(place: Place) -> Expr:
+    """A number, or an expression over C++ variables that are never negative; `a.x` is a word of the block."""
     if isinstance(place, int):
         return Int(place)
     try:

@@ -153,10 +153,10 @@ class OpSpec:
     guards: tuple[Require, ...]
     select: tuple[SelectSpec, ...]
     variants: Mapping[str, VariantSpec]
-    positions: Mapping[str, Expr]  # how many values an array of heads, sequences, queries, keys has
     grids: Mapping[str, GridSpec]
     tests: tuple[TestSpec, ...]
     layouts: Mapping[str, Layout]
+    positions: Mapping[str, Expr] = field(default_factory=dict)  # how many heads, queries, ... arrays have
 
     def param(self, name: str) -> Param:
         """The parameter of that name. The checker has proved it exists."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgen.diagnostics import Span
 from kgen.manifest import Scalar
-from kgen.spec.model import OpSpec, TargetSpec
+from kgen.spec.model import OpSpec, TargetSpec, VariantSpec
 from kgen.variants.resources import Resources
 
 
@@ -23,6 +23,12 @@ class Variant:
     lets: Mapping[str, Scalar]
     simulated: bool = False  # arch was sim:<target>
     resources: Resources | None = None  # what it will take of a GPU; None on a CPU
+
+    @property
+    def mask(self) -> VariantSpec | None:
+        """The mask and score it applies; None of an operator that has none to choose from."""
+        holder = next((param.name for param in self.op.params if param.type == "variant"), None)
+        return self.op.variants[str(self.params[holder])] if holder is not None else None
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,14 @@ from kgen.manifest import (
     ParamRule,
     Policy,
     SelectRule,
+    VariantArg,
+    VariantRule,
     Word,
+    tail_words,
 )
 from kgen.spec.arguments import axis_facts
 from kgen.spec.evaluate import inline
-from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec
+from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec, VariantSpec
 from kgen.syntax.ast import Expr, Name, to_code
 
 CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
@@ -30,7 +33,8 @@ CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_si
 
 
 def compile_policy(op: OpSpec) -> Policy:
-    """The policy of an operator."""
+    """The policy of an operator. Masks that a build has added are left out."""
+    variants = tuple(rule_of(spec) for spec in op.variants.values() if not spec.of_build)
     return Policy(
         op=op.name,
         spec_hash=op.spec_hash,
@@ -39,7 +43,7 @@ def compile_policy(op: OpSpec) -> Policy:
                 name=p.name,
                 type=p.type,
                 tag=p.tag,
-                values=tuple(op.variants) if p.type == "variant" else p.values,
+                values=tuple(rule.name for rule in variants) if p.type == "variant" else p.values,
                 default=code_of(op, p.default) if p.default is not None else None,
                 where=str(p.span),
             )
@@ -51,12 +55,27 @@ def compile_policy(op: OpSpec) -> Policy:
         guards=tuple(Guard(code_of(op, g.check), g.because, str(g.span)) for g in op.guards),
         select=tuple(_select(op, rule) for rule in op.select),
         layouts={name: dataclasses.asdict(layout) for name, layout in op.layouts.items()},
+        variants=variants,
+        positions={axis: code_of(op, size) for axis, size in op.positions.items()},
     )
 
 
-def argument_words(op: OpSpec) -> tuple[Word, ...]:
+def rule_of(spec: VariantSpec) -> VariantRule:
+    """A mask and score as dispatch sees it."""
+    args = [VariantArg(name, (kind.element or kind).kind, kind.axis) for name, kind in spec.args.items()]
+    return VariantRule(
+        name=spec.name,
+        args=tuple(args),
+        guards=tuple(Guard(to_code(g.check), g.because, str(g.span)) for g in spec.guards),
+        mask=to_code(spec.mask) if spec.mask is not None else None,
+        score=to_code(spec.score) if spec.score is not None else None,
+        where=str(spec.span),
+    )
+
+
+def argument_words(op: OpSpec, chosen: VariantSpec | None = None) -> tuple[Word, ...]:
     """The argument block, word by word: header, arguments in spec order, facts that axis sizes
-    define in order of appearance, derived facts."""
+    define in order of appearance, derived facts; then the arguments of the chosen mask and score."""
     words = [Word(name, "int") for name in HEADER]
     for argument in op.arguments:
         words += _argument_words(argument)
@@ -64,7 +83,8 @@ def argument_words(op: OpSpec) -> tuple[Word, ...]:
     known = [p.name for p in op.params] + [let.name for let in op.lets]
     known += [a.name for a in op.arguments if a.kind in ("int", "float")]
     shapes = axis_facts(op.arguments, [*known, *derived])
-    return (*words, *(Word(name, "fact") for name in (*shapes, *derived)))
+    tail = tail_words(rule_of(chosen)) if chosen is not None else ()
+    return (*words, *(Word(name, "fact") for name in (*shapes, *derived)), *tail)
 
 
 def code_of(op: OpSpec, expr: Expr) -> Code:

@@ -3,7 +3,7 @@
 import pytest
 
 from kgen import api
-from kgen.dispatch import ops as dispatch_ops
+from kgen.dispatch import calls
 from tests.dispatch.toy import ToyCompiler
 
 
@@ -39,6 +39,6 @@ def _toys(tmp_path_factory):
 @pytest.fixture
 def fresh():
     """`kgen.ops` with nothing loaded, before and after."""
-    dispatch_ops.reset()
+    calls.reset()
     yield
-    dispatch_ops.reset()
+    calls.reset()

@@ -44,7 +44,9 @@ def test_schemas_mark_what_is_written():
     assert schema(PAGED_ATTENTION) == (
         "paged_attention(Tensor(a!) out, Tensor(b!)? lse, Tensor q, Tensor k_cache, Tensor v_cache, "
         "Tensor block_table, Tensor seq_lens, float? softmax_scale, SymInt? max_seq_len, str? layout, "
-        "SymInt? partition_size, SymInt? reuse_kv_times, str? policy, str? variant, str? arch) -> ()"
+        "SymInt? partition_size, SymInt? reuse_kv_times, str? policy, str? variant, str? arch, "
+        "Tensor[]? variant_tensors=None, SymInt[]? variant_ints=None, float[]? variant_floats=None, "
+        "str[]? variant_names=None) -> ()"
     )
 
 

@@ -53,6 +53,17 @@ def visible(variant: VariantSpec, args: dict[str, object]) -> np.ndarray:
     return torch.as_tensor(over(variant.mask, names)).expand(len(QUERIES), KEYS).numpy()
 
 
+Tile = tuple[int, int, int, int, int]
+"""q.lo, q.hi, kv.begin, kv.end, tile"""
+
+
+def random_tile(rng: np.random.Generator) -> Tile:
+    low = int(rng.integers(QUERIES[0], QUERIES[-1]))
+    high = int(rng.integers(low, min(low + 9, QUERIES[-1]) + 1))
+    begin = int(rng.integers(0, 3)) * int(rng.integers(0, 12))
+    return low, high, begin, int(rng.integers(begin, 41)), int(rng.integers(1, 9))
+
+
 # ---- random masks -------------------------------------------------------------------------------------
 
 ARGS = {"a": INT, "b": INT, "step": INT, "prefix": ARRAY, "x": FLOAT}

@@ -7,6 +7,8 @@ import pytest
 from kgen.manifest import HEADER, Policy, to_json
 from kgen.manifest_read import from_json
 from kgen.semantics import evaluate
+from kgen.spec.model import VariantSpec
+from kgen.syntax.ast import NOWHERE
 from kgen.variants.policy import argument_words, compile_policy
 
 
@@ -131,3 +133,20 @@ def test_parameters_keep_their_values_and_places(catalog):
     assert params["kv_dtype"].default == ["name", "dtype"]
     assert params["head_dim"].where.startswith("specs/ops/paged_attention.yaml:")
     assert policy.layouts["bhsd_vt"]["v"]["axes"] == ("block", "head", "dim", "token")
+
+
+def test_variants_cross_with_their_arguments_and_sizes(catalog):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    again = from_json(Policy, to_json(policy), "policy.json")
+    rules = {rule.name: rule for rule in again.variants}
+    assert [str(arg) for arg in rules["sinks"].args] == ["window: int", "sinks: int"]
+    assert [str(arg) for arg in rules["document"].args] == ["query_document: int[q]", "key_document: int[kv]"]
+    assert (rules["none"].mask, rules["alibi"].mask) == (None, ["<=", ["name", "kv"], ["name", "q"]])
+    assert rules["chunked"].guards[0].check == [">", ["name", "chunk"], ["int", 0]]
+    assert again.positions["head"] == ["name", "num_heads"]
+
+
+def test_masks_of_a_build_stay_with_its_kernels(catalog):
+    own = VariantSpec("own", NOWHERE, None, of_build=True)
+    op = catalog.with_masks({"own": own}).ops["paged_attention"]
+    assert "own" in op.variants and all(rule.name != "own" for rule in compile_policy(op).variants)

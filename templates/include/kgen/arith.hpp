@@ -53,11 +53,20 @@ KGEN_ARITH A abs(A a) {
 
 KGEN_MATH int64_t floor_int(double a) { return static_cast<int64_t>(__builtin_floor(a)); }
 KGEN_MATH int64_t ceil_int(double a) { return static_cast<int64_t>(__builtin_ceil(a)); }
-KGEN_MATH double sqrt(double a) { return __builtin_sqrt(a); }
-KGEN_MATH double exp(double a) { return __builtin_exp(a); }
-KGEN_MATH double exp2(double a) { return __builtin_exp2(a); }
-KGEN_MATH double log(double a) { return __builtin_log(a); }
-KGEN_MATH double log2(double a) { return __builtin_log2(a); }
-KGEN_MATH double tanh(double a) { return __builtin_tanh(a); }
+
+// Of a float in float, of all else in double.
+#define KGEN_REAL(name)                                            \
+  KGEN_MATH float name(float a) { return __builtin_##name##f(a); } \
+  template <class A>                                               \
+  KGEN_MATH double name(A a) {                                     \
+    return __builtin_##name(static_cast<double>(a));               \
+  }
+KGEN_REAL(sqrt)
+KGEN_REAL(exp)
+KGEN_REAL(exp2)
+KGEN_REAL(log)
+KGEN_REAL(log2)
+KGEN_REAL(tanh)
+#undef KGEN_REAL
 
 }  // namespace kgen::expr
