@@ -455,18 +455,16 @@ int check(const Args& a) {
   return 0;
 }
 
-/// All heads go through a tile together, so that pages are read whole. A tile is small enough for the
-/// first-level cache: lines that are waited for from memory leave little room for those that would only
-/// come from the second level, which holds the state of the heads. Where that leaves too little to share
-/// out, a chunk is fewer heads.
+/// All heads go through a tile together, so that pages are read whole, and a tile is small enough for
+/// the second-level cache to hold it, the next one, and the state of the heads. Where that leaves too
+/// little to share out, a chunk is fewer heads.
 Plan plan_of(const Args& a, int64_t slots, int64_t threads) {
-  constexpr int64_t kTileBytes = 32768;
-  constexpr int64_t kStateBytes = 131072;  // of a chunk
+  constexpr int64_t kCache = 131072;  // bytes for a tile, and for the state of a chunk
   constexpr int64_t kSlot = kSlotRows * (kQuery * sizeof(Query) + kPadded * sizeof(float));
   constexpr int64_t kToken = 2 * kHeadDim * sizeof(KV);
-  const int64_t widest = min(slots, max<int64_t>(1, kStateBytes / kSlot));
+  const int64_t widest = min(slots, max<int64_t>(1, kCache / kSlot));
   int64_t tile = kTile;
-  while (tile > kLeastTile && tile * ceil_div(widest, a.passes) * kToken > kTileBytes) tile /= 2;
+  while (tile > kLeastTile && tile * ceil_div(widest, a.passes) * kToken > kCache) tile /= 2;
 
   const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
   int64_t items = 0;  // of one chunk
