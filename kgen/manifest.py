@@ -39,6 +39,8 @@ ERRORS: Mapping[str, int] = {
     "overlap": 5,  # pair, other pair, the block id
     "alignment": 6,  # word of the argument block, bytes to align to, the value
     "fault": 7,  # simulator only: linear block id, thread, source line of a faulty kernel
+    "indptr": 8,  # entry, 0 for qo_indptr or 1 for kv_indptr, the value
+    "extend_len": 9,  # row, limit, the number of new tokens
 }
 
 

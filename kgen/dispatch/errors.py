@@ -86,6 +86,17 @@ def _simulated(_facts: Mapping[str, Scalar], row: int, index: int, value: int) -
     return "K536", f"the simulator stopped at source line {value} (block {row}, thread {index})", None
 
 
+def _indptr(facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:
+    name, limit = ("kv_indptr", "num_indices") if index else ("qo_indptr", "total_q")
+    most = f", at most {facts[limit]}" if limit in facts else ""
+    return "K537", f"{name}[{row}] is {value}", f"its entries rise from 0 or more{most}"
+
+
+def _extend_len(_facts: Mapping[str, Scalar], row: int, limit: int, value: int) -> _Described:
+    message = f"sequence {row} has {value} new tokens, more than max_extend_len {limit}"
+    return "K538", message, "max_extend_len is an upper bound of the new tokens of every sequence"
+
+
 _KERNEL_FAULTS: Mapping[str, _Describe] = {
     "abi": _abi,
     "block_id": _block_id,
@@ -94,4 +105,6 @@ _KERNEL_FAULTS: Mapping[str, _Describe] = {
     "overlap": _overlap,
     "alignment": _alignment,
     "fault": _simulated,
+    "indptr": _indptr,
+    "extend_len": _extend_len,
 }

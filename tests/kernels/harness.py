@@ -65,7 +65,7 @@ class Kernel:
     path: Path
 
     def call(self, values: Mapping[str, int | float], threads: int = 1) -> tuple[int, list[int]]:
-        words = argument_words(self.variant.op)
+        words = argument_words(self.variant.op, self.variant.mask)
         error = np.zeros(4, np.int64)
         parallel, thread_num = _openmp() if threads > 1 else (0, 0)
         header = {

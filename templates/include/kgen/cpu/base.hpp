@@ -25,6 +25,12 @@ constexpr T max(T a, T b) {
 /// Of non-negative numbers, rounded up.
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// A number as a type.
+template <int N>
+struct Constant {
+  constexpr int operator()() const { return N; }
+};
+
 /// f(0), ..., f(N - 1): a loop that is unrolled before anything looks at it, so that an array it
 /// indexes becomes registers.
 template <int N, class F>
