@@ -64,7 +64,6 @@ constexpr int kRows = 4;        // query heads served by one read of KV
 constexpr int kPartition = 512;  // tokens in a part
 
 constexpr int kVector = 8;  // elements in 16 bytes
-constexpr int kChunks = kHeadDim / kVector;
 
 // mfma_f32_16x16x16_f16 multiplies 16 x 16 by 16 x 16; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
@@ -125,13 +124,27 @@ KGEN_DEVICE Accumulator add_values(const WeightOperand& weights, const ValueOper
   return kgen::mfma_f32_16x16x16_f16(values, weights, sum);
 }
 
+// A thread writes kShare elements of a row, from 16 bytes of sums.
+constexpr int kShare = 4;
+constexpr int kShares = kHeadDim / kShare;
+
 // LDS: where the waves meet, kMergeRows rows at a time.
 constexpr int kMergeRows = 4;
 constexpr int kSumsCount = kWaves * kMergeRows * kHeadDim;
 constexpr int kStatesCount = kWaves * kMergeRows * 2;
 constexpr int kStatesAt = kSumsCount * 4;
 constexpr int kLdsBytes = kStatesAt + kStatesCount * 4;
-static_assert(kLdsBytes == 8320, "what was planned");
+
+// LDS of the kernel that combines parts: a team of threads reads one part at a time.
+constexpr int kCombineThreads = 256;
+constexpr int kCombineWaves = kCombineThreads / kgen::kWave;
+constexpr int kTeams = kCombineThreads / kShares;
+constexpr int kTeamSumsCount = kTeams * kHeadDim;
+constexpr int kPartWeightsAt = kTeamSumsCount * 4;
+constexpr int kTeamWeightsAt = kPartWeightsAt + kCombineThreads * 4;
+constexpr int kTopsAt = kTeamWeightsAt + kTeams * 4;
+constexpr int kCombineBytes = kTopsAt + kCombineWaves * 4;
+static_assert((kLdsBytes > kCombineBytes ? kLdsBytes : kCombineBytes) == 8320, "what was planned");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
   return {a.out,
@@ -188,19 +201,22 @@ KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) {
   return bad ? 0 : length;
 }
 
-// The page of a token. An id outside the pool is reported and never used.
-KGEN_DEVICE int page_of(const Args& a, int seq, int token, bool& bad) {
-  const auto block_table = block_table_of(a);
-  const int page = block_table.load(seq * a.block_table_stride_seq + token / kBlockSize);
-  if (page >= 0 && page < a.num_blocks) return page;
-  kgen::report(a.error, 2, seq, token / kBlockSize, page);
+// What the block table says of a token within it.
+KGEN_DEVICE int entry_of(const Args& a, int seq, int token) {
+  return block_table_of(a).load(seq * a.block_table_stride_seq + token / kBlockSize);
+}
+
+// The page of a token, by its entry. An id outside the pool is reported and never used.
+KGEN_DEVICE int page_of(const Args& a, int seq, int token, int entry, bool& bad) {
+  if (entry >= 0 && entry < a.num_blocks) return entry;
+  kgen::report(a.error, 2, seq, token / kBlockSize, entry);
   bad = true;
   return 0;
 }
 
-// Writes one chunk of a row's output: O and LSE.
+// Writes a thread's share of a row's output: O and LSE.
 KGEN_DEVICE void write_row(const Args& a, int seq, int head, int dim, const RowState& state,
-                           const Vec<float, kVector>& sums) {
+                           const Vec<float, kShare>& sums) {
   const auto out = out_of(a);
   const auto lse = lse_of(a);
   out.store(seq * a.out_stride_seq + head * a.out_stride_head + dim,
@@ -208,14 +224,12 @@ KGEN_DEVICE void write_row(const Args& a, int seq, int head, int dim, const RowS
   if (dim == 0 && lse.present()) lse.store(seq * a.lse_stride_seq + head, kgen::natural_lse(state));
 }
 
-// Writes one chunk of a row's part, for the kernel that combines them.
+// Writes a thread's share of a row's part, for the kernel that combines them.
 KGEN_DEVICE void write_part(const Args& a, int seq, int head, int part, int dim, const RowState& state,
-                            const Vec<float, kVector>& sums) {
+                            const Vec<float, kShare>& sums) {
   const auto tmp_out = tmp_out_of(a);
-  const Vec<float, kVector> row = kgen::scaled(sums, kgen::normaliser(state));
-  const int64_t at = seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head + part * a.tmp_out_stride_part + dim;
-  KGEN_UNROLL
-  for (int d = 0; d < kVector; d += 4) tmp_out.store(at + d, kgen::slice<4>(row, d));
+  tmp_out.store(seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head + part * a.tmp_out_stride_part + dim,
+                kgen::scaled(sums, kgen::normaliser(state)));
   if (dim != 0) return;
   const auto max_logits = max_logits_of(a);
   const auto exp_sums = exp_sums_of(a);
@@ -242,10 +256,17 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
   const int first_head = kv_head * group + first_row;
   const int rows = group - first_row < kRows ? group - first_row : kRows;
 
-  bool bad;
-  const int length = length_of(a, seq, bad);
   const int part = kgen::block_z();
   const int first = part * kPartition;
+
+  // Entries of the block table for the first two tiles of this wave, read beside the length that says whether
+  // there are such tiles.
+  const int begin = first + wave * kTile;
+  const int first_entry = begin / kBlockSize < a.max_pages ? entry_of(a, seq, begin) : 0;
+  int next_entry = (begin + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, begin + kBlockTokens) : 0;
+
+  bool bad;
+  const int length = length_of(a, seq, bad);
   const int last = length - first < kPartition ? length : first + kPartition;
   if (part > 0 && first >= length) return;
 
@@ -286,14 +307,10 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
 
   const int key_dim = key_start(lane);      // the first of this lane's dims of keys,
   const int value_dim = value_start(lane);  // and of values
-  const int begin = first + wave * kTile;
 
   // A tile lies in one page. Windows stand at the page of a tile and step to that of the next by what table
-  // entries and offsets differ; past the last tile they stay. `next_page` is read a tile before it is needed.
-  int page = 0;
-  int next_page = 0;
-  if (begin < last) page = next_page = kgen::uniform(page_of(a, seq, begin, bad));
-  if (begin + kBlockTokens < last) next_page = kgen::uniform(page_of(a, seq, begin + kBlockTokens, bad));
+  // entries and offsets differ; past the last tile they stay. An entry is read a tile before it is looked at.
+  int page = begin < last ? page_of(a, seq, begin, kgen::uniform(first_entry), bad) : 0;
   auto keys = k_cache.window(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head,
                              a.k_cache_stride_token * 15 + 127 + 1);
   auto values = v_cache.window(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head,
@@ -342,6 +359,7 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
     }
 
     const int next = start + kBlockTokens < last ? start + kBlockTokens : start;
+    const int next_page = next > start ? page_of(a, seq, next, kgen::uniform(next_entry), bad) : page;
     const int table_diff = next_page - page;
     const int offset_diff = next % kBlockSize - start % kBlockSize;
     keys.step(table_diff * a.k_cache_stride_block + offset_diff * a.k_cache_stride_token,
@@ -349,7 +367,7 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
     values.step(table_diff * a.v_cache_stride_block + offset_diff * a.v_cache_stride_token,
                 next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head);
     page = next_page;
-    if (next + kBlockTokens < last) next_page = kgen::uniform(page_of(a, seq, next + kBlockTokens, bad));
+    if (next + kBlockTokens < last) next_entry = entry_of(a, seq, next + kBlockTokens);
     read_keys(next_k, start + kBlockTokens);
 
     // Scores, then weights: what lies past the end weighs nothing.
@@ -478,22 +496,24 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
 
     const int merged_rows = rows - from < kMergeRows ? rows - from : kMergeRows;
     KGEN_NO_UNROLL
-    for (int item = kgen::thread_id(); item < merged_rows * kChunks; item += kThreads) {
-      const int r = item / kChunks;
-      const int out_dim = item % kChunks * kVector;
+    for (int item = kgen::thread_id(); item < merged_rows * kShares; item += kThreads) {
+      const int r = item / kShares;
+      const int out_dim = item % kShares * kShare;
+      Vec<float, 2> states[kWaves];
       RowState merged = {kgen::kMinusInfinity, 0.0f};
-      Vec<float, kVector> total = kgen::splat<float, kVector>(0.0f);
       KGEN_UNROLL
       for (int w = 0; w < kWaves; ++w) {
-        const int row = w * kMergeRows + r;
-        const Vec<float, 2> words = wave_states.load<2>(row * 2);
-        const auto factors = kgen::merge(merged, RowState{words[0], words[1]});
+        states[w] = wave_states.load<2>((w * kMergeRows + r) * 2);
+        merged.max = kgen::max(merged.max, states[w][0]);
+      }
+      Vec<float, kShare> total = kgen::splat<float, kShare>(0.0f);
+      KGEN_UNROLL
+      for (int w = 0; w < kWaves; ++w) {
+        const float factor = kgen::rescale(states[w][0], merged.max);
+        const auto values = wave_sums.load<kShare>((w * kMergeRows + r) * kHeadDim + out_dim);
+        merged.sum += states[w][1] * factor;
         KGEN_UNROLL
-        for (int d = 0; d < kVector; d += 4) {
-          const auto values = wave_sums.load<4>(row * kHeadDim + out_dim + d);
-          KGEN_UNROLL
-          for (int i = 0; i < 4; ++i) total[d + i] = total[d + i] * factors.old + values[i] * factors.added;
-        }
+        for (int i = 0; i < kShare; ++i) total[i] += values[i] * factor;
       }
       if (parts_of(length) > 1) {
         write_part(a, seq, first_head + from + r, part, out_dim, merged, total);
@@ -504,11 +524,19 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
   }
 }
 
-// Merges the parts of the rows that have more than one. A block serves one query head of one sequence.
-KGEN_KERNEL(64, 8) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512_combine(const Args a) {
+// Merges the parts of the rows that have more than one. A block serves one query head of one sequence, as many
+// parts at a time as it has threads: each weighs one, then teams sum them, a share of 16 bytes a thread.
+KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512_combine(const Args a) {
+  constexpr int kFlight = 8;  // shares a thread reads at once
   const auto tmp_out = tmp_out_of(a);
   const auto max_logits = max_logits_of(a);
   const auto exp_sums = exp_sums_of(a);
+  KGEN_LDS(lds, kCombineBytes);
+  const auto team_sums = lds.array<float>(0, kTeamSumsCount);
+  const auto part_weights = lds.array<float>(kPartWeightsAt, kCombineThreads);
+  const auto team_weights = lds.array<float>(kTeamWeightsAt, kTeams);
+  const auto tops = lds.array<float>(kTopsAt, kCombineWaves);
+
   const int head = kgen::block_x();
   const int seq = kgen::block_y();
   bool bad;
@@ -518,19 +546,69 @@ KGEN_KERNEL(64, 8) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512_combine
   const int64_t sum_row = seq * a.exp_sums_stride_seq + head * a.exp_sums_stride_head;
   const int64_t out_row = seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head;
 
-  for (int dim = kgen::thread_id() * kVector; dim < kHeadDim; dim += 64 * kVector) {
-    RowState merged = {kgen::kMinusInfinity, 0.0f};
-    Vec<float, kVector> total = kgen::splat<float, kVector>(0.0f);
-    for (int part = 0; part < parts; ++part) {
-      const RowState state = {max_logits.load(max_row + part), exp_sums.load(sum_row + part)};
-      const auto factors = kgen::merge(merged, state);
+  const int thread = kgen::thread_id();
+  const int team = thread / kShares;
+  const int dim = thread % kShares * kShare;  // the first of this thread's share
+  RowState merged = {kgen::kMinusInfinity, 0.0f};
+  Vec<float, kShare> total = kgen::splat<float, kShare>(0.0f);
+  KGEN_NO_UNROLL
+  for (int from = 0; from < parts; from += kCombineThreads) {
+    const int count = parts - from < kCombineThreads ? parts - from : kCombineThreads;
+    const int mine = team < kTeams ? count : 0;  // threads past the last team sum nothing
+    Vec<float, kShare> values[kFlight];
+    const auto read = [&](int first) {
       KGEN_UNROLL
-      for (int d = 0; d < kVector; d += 4) {
-        const auto values = tmp_out.load<4>(out_row + part * a.tmp_out_stride_part + dim + d);
+      for (int i = 0; i < kFlight; ++i) {
+        const int part = first + i * kTeams;
+        values[i] = kgen::splat<float, kShare>(0.0f);
+        if (part < mine) values[i] = tmp_out.load<kShare>(out_row + (from + part) * a.tmp_out_stride_part + dim);
+      }
+    };
+    read(team);
+
+    // Weights under the largest score so far.
+    RowState own = {kgen::kMinusInfinity, 0.0f};
+    if (thread < count) own = {max_logits.load(max_row + from + thread), exp_sums.load(sum_row + from + thread)};
+    const float top = kgen::lanes_max<1, kgen::kWave>(own.max);
+    if (from > 0) kgen::block_sync();
+    if (kgen::lane_id() == 0) tops.store(kgen::wave_id(), top);
+    kgen::block_sync();
+    float seen = merged.max;
+    KGEN_UNROLL
+    for (int w = 0; w < kCombineWaves; ++w) seen = kgen::max(seen, tops.load(w));
+    const float factor = kgen::rescale(merged.max, seen);
+    merged = {seen, merged.sum * factor};
+    total = kgen::scaled(total, factor);
+    part_weights.store(thread, own.sum * kgen::rescale(own.max, seen));
+    kgen::block_sync();
+
+    KGEN_NO_UNROLL
+    for (int first = team; first < mine; first += kTeams * kFlight) {
+      if (first > team) read(first);
+      KGEN_UNROLL
+      for (int i = 0; i < kFlight; ++i) {
+        const int part = first + i * kTeams;
+        const float weight = part < mine ? part_weights.load(part) : 0.0f;
+        merged.sum += weight;
         KGEN_UNROLL
-        for (int i = 0; i < 4; ++i) total[d + i] = total[d + i] * factors.old + values[i] * state.sum * factors.added;
+        for (int j = 0; j < kShare; ++j) total[j] += values[i][j] * weight;
       }
     }
-    write_row(a, seq, head, dim, merged, total);
   }
+
+  // The teams meet.
+  if (team < kTeams) team_sums.store(team * kHeadDim + dim, total);
+  if (team < kTeams && dim == 0) team_weights.store(team, merged.sum);
+  kgen::block_sync();
+  if (team > 0) return;
+  merged.sum = 0.0f;
+  total = kgen::splat<float, kShare>(0.0f);
+  KGEN_UNROLL
+  for (int t = 0; t < kTeams; ++t) {
+    const auto values = team_sums.load<kShare>(t * kHeadDim + dim);
+    merged.sum += team_weights.load(t);
+    KGEN_UNROLL
+    for (int j = 0; j < kShare; ++j) total[j] += values[j];
+  }
+  write_row(a, seq, head, dim, merged, total);
 }

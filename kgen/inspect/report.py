@@ -69,14 +69,14 @@ def kernel_report(name: str, functions: Iterable[Function], family: str) -> Kern
 
 
 def real_use(entry: Entry) -> Use | None:
-    """What a block of a compiled GPU kernel takes, as its compiler says; None where it did not."""
+    """What a block of a compiled GPU kernel takes, of several the first, as its compiler says; None
+    where it did not."""
     found = entry.resources
     registers = found.get("vgpr", found.get("registers"))
     if registers is None or entry.launch is None:
         return None
     lds = int(found.get("lds_bytes", 0)) + entry.launch.dynamic_lds
-    threads = max(launch.block for launch in launches(entry))
-    return Use(threads, int(registers), int(found.get("sgpr", 0)), lds)
+    return Use(entry.launch.block, int(registers), int(found.get("sgpr", 0)), lds)
 
 
 def real_occupancy(entry: Entry, target: TargetSpec) -> Occupancy | None:

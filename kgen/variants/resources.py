@@ -48,16 +48,17 @@ class Excess:
 def plan_resources(op: OpSpec, target: TargetSpec, values: Mapping[str, Scalar]) -> Resources | None:
     """The plan of a combination whose parameters and derived values are `values`; None on a CPU.
 
-    Of several kernels that run one after the other the block of the largest counts.
+    Of several kernels that run one after the other the largest block is held against the limit; the
+    occupancy is that of the first.
     Raises KgenError where a value cannot be computed.
     """
     if target.family == "cpu":
         return None
     blocks = [int(evaluate_expr(grid.block, values)) for grid in launched(op, values)]
-    threads = max(blocks, default=target.wave)
+    threads, first = max(blocks, default=target.wave), next(iter(blocks), target.wave)
     lds_bytes = _planned(op, LDS, values) or 0
     registers = _planned(op, REGISTERS, values)
-    use = Use(threads, registers or 0, 0, lds_bytes)
+    use = Use(first, registers or 0, 0, lds_bytes)
     return Resources(threads, lds_bytes, registers, occupancy(target, use))
 
 

@@ -61,6 +61,12 @@ KGEN_DEVICE f16 from_float<f16>(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(value));
   return narrow;
 }
+template <>
+KGEN_DEVICE bf16 from_float<bf16>(float value) {
+  bf16 narrow;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(value));
+  return narrow;
+}
 KGEN_DEVICE float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -74,6 +74,10 @@ template <>
 KGEN_DEVICE f16 from_float<f16>(float value) {
   return {bits::cast<uint16_t>(static_cast<_Float16>(value))};
 }
+template <>
+KGEN_DEVICE bf16 from_float<bf16>(float value) {
+  return {bits::bf16_of(value)};
+}
 KGEN_DEVICE float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 KGEN_DEVICE float log2(float x) { return __builtin_amdgcn_logf(x); }
 KGEN_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }

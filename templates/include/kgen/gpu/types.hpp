@@ -50,12 +50,13 @@ KGEN_DEVICE To cast(const From& from) {
 // f32 to bf16. KGEN_BF16_HALF_UP: half away from zero, as Hygon DCUs round; else half to even.
 KGEN_DEVICE uint16_t bf16_of(float value) {
   const uint32_t word = cast<uint32_t>(value);
-  if (value != value) return static_cast<uint16_t>(word >> 16 | 0x40);
 #if defined(KGEN_BF16_HALF_UP)
-  return static_cast<uint16_t>((word + 0x8000u) >> 16);
+  const uint32_t rounded = word + 0x8000u;
 #else
-  return static_cast<uint16_t>((word + 0x7fffu + (word >> 16 & 1)) >> 16);
+  const uint32_t rounded = word + 0x7fffu + (word >> 16 & 1);
 #endif
+  const uint32_t quiet = word | 0x400000u;
+  return static_cast<uint16_t>((value != value ? quiet : rounded) >> 16);
 }
 
 }  // namespace bits
@@ -74,11 +75,9 @@ KGEN_DEVICE float from_float<float>(float value) {
   return value;
 }
 template <>
-KGEN_DEVICE bf16 from_float<bf16>(float value) {
-  return {bits::bf16_of(value)};
-}
+KGEN_DEVICE bf16 from_float<bf16>(float value);  // by the back end, as that of f16
 template <>
-KGEN_DEVICE f16 from_float<f16>(float value);  // by the back end
+KGEN_DEVICE f16 from_float<f16>(float value);
 
 template <typename T, int N>
 KGEN_DEVICE Vec<float, N> to_float(const Vec<T, N>& values) {

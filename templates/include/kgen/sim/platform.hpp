@@ -28,6 +28,10 @@ using sim::Window;
 
 // ---- numbers
 
+template <>
+inline bf16 from_float<bf16>(float value) {
+  return {bits::bf16_of(value)};
+}
 inline float exp2(float x) { return __builtin_exp2f(x); }
 inline float log2(float x) { return __builtin_log2f(x); }
 inline float max(float a, float b) { return __builtin_fmaxf(a, b); }
