@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kgen.inspect.code import Function, Instruction
 
 _AMD_FUNCTION = re.compile(r"^([0-9a-f]+) <([^>]+)>:$")
-_AMD_LINE = re.compile(r"^\s+(\S.*?)\s+// ([0-9A-F]+): [0-9A-F ]+(?:<([^>+]+)(?:\+0x([0-9a-f]+))?>)?$")
+_AMD_LINE = re.compile(r"^\s+(\S.*?)\s*// ([0-9A-F]+): [0-9A-F ]+(?:<([^>+]+)(?:\+0x([0-9a-f]+))?>)?$")
 _AMD_ENDS = ("s_endpgm", "s_setpc_b64", "s_branch")
 
 _NV_FUNCTION = re.compile(r"^(?:\.text\.(\S+):|\s+Function : (\S+))$")

@@ -10,7 +10,7 @@ Disassembly of section .text:
 0000000000001600 <first>:
 \ts_load_dwordx2 s[2:3], s[0:1], 0x0                         // 000000001600: C0060080 00000000
 \ts_cbranch_scc1 3                                           // 000000001608: BF850003 <first+0x14>
-\tv_mfma_f32_16x16x16_f16 a[0:3], v[2:3], v[4:5], a[0:3]     // 00000000160C: D3CD8000 04020902
+\tv_mfma_f32_16x16x16_f16 a[0:3], v[2:3], v[4:5], a[0:3]// 00000000160C: D3CD8000 04020902
 \ts_branch 65530                                             // 000000001614: BF82FFFA <first>
 \ts_endpgm                                                   // 000000001618: BF810000
 
