@@ -22,6 +22,7 @@ from kgen.dispatch.missing import missing_variant
 from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning
 from kgen.dispatch.operators import Operator
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
+from kgen.dispatch.ranges import pinned, plan_ranges
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
 from kgen.dispatch.select import complete, select
 from kgen.dispatch.variants import find_rule, policy_with
@@ -140,7 +141,7 @@ class Dispatcher:
         bound = self._bind(policy, call_of(operator, arguments))
         _check_absent(policy, bound)
         if nothing_to_do(policy, shapes_of(operator, arguments)):
-            return Plan(policy, None, bound.names, 0, (), {}, {})
+            return Plan(policy, None, bound.names, 0, (), {}, {}, ranges=pinned(policy, bound))
         if not bound.device.startswith("cpu") and not gpu.is_gpu(bound.device):
             raise fault("K514", f"{policy.op}: there are no kernels for device {bound.device}")
         with self._lock:
@@ -161,6 +162,11 @@ class Dispatcher:
             threads=env.num_threads() or 0,
             keep=loaded,
             calls=self._counter(selection),
+            ranges=(
+                pinned(policy, bound)  # a tuning table looks at every fact
+                if self.tuning
+                else plan_ranges(policy, bound, selection, operator.defaults)
+            ),
         )
         return self._on_gpu(plan, loaded, bound.device) if loaded.image else plan
 

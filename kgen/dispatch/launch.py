@@ -21,9 +21,11 @@ import torch
 from kgen.dispatch import gpu, threads
 from kgen.dispatch.plan import Plan
 from kgen.manifest import ERRORS, HEADER
+from kgen.semantics import INT_MAX, INT_MIN
 
 MODULE = "kgen_binding"
 MAX_PLANS = 1024
+EVERY = (INT_MIN, INT_MAX)
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 _PARALLEL, _THREAD_NUM = HEADER.index("parallel"), HEADER.index("thread_num")
 
@@ -31,7 +33,8 @@ _PARALLEL, _THREAD_NUM = HEADER.index("parallel"), HEADER.index("thread_num")
 @dataclass(frozen=True)
 class Signature:
     """The positional arguments of a caller. `scalars` maps a name to whether it is a float;
-    `steering` names those that expressions of the policy use; `environment` the variables."""
+    `steering` names those that expressions of the policy use, of which a plan's ranges hold the ints;
+    `environment` the variables."""
 
     op: str
     tensors: tuple[str, ...]
@@ -73,6 +76,11 @@ def load_binding(path: Path) -> ModuleType:
     return module
 
 
+def in_key(signature: Signature) -> tuple[bool, ...]:
+    """Which scalars are part of a plan's key: those that steer it and have no ranges."""
+    return tuple(is_float and name in signature.steering for name, is_float in signature.scalars.items())
+
+
 def exchange_table() -> object:
     """Torch's DLPack exchange table; None in a torch that has none."""
     return getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
@@ -86,7 +94,7 @@ def compiled_caller(binding: ModuleType, signature: Signature, services: Service
 
     caller = {
         "tensors": len(signature.tensors),
-        "scalars": [(is_float, name in signature.steering) for name, is_float in signature.scalars.items()],
+        "scalars": list(zip(signature.scalars.values(), in_key(signature), strict=True)),
         "keywords": len(signature.keywords),
         "environment": signature.environment,
         "tensor_types": TENSOR_TYPES,
@@ -115,6 +123,11 @@ def _compiled_plan(binding: ModuleType, signature: Signature, plan: Plan) -> Any
             "workspace_size": plan.workspace_size,
             "threads": plan.threads,
             "calls": ctypes.addressof(plan.calls),
+            "ranges": [
+                (place, *plan.ranges[name])
+                for place, name in enumerate(signature.scalars)
+                if plan.ranges.get(name, EVERY) != EVERY
+            ],
             "record": plan,
             "gpu": None if plan.launcher is None else _compiled_launcher(plan.launcher),
         }

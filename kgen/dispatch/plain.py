@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from kgen.dispatch import gpu
-from kgen.dispatch.launch import MAX_PLANS, TENSOR_TYPES, Services, Signature, with_threads
+from kgen.dispatch.launch import MAX_PLANS, TENSOR_TYPES, Services, Signature, in_key, with_threads
 from kgen.dispatch.plan import Plan, float_bits
+from kgen.dispatch.ranges import covers
 from kgen.manifest import HEADER
 
 _STEERING = ("KGEN_LIBRARY", "KGEN_CACHE_DIR", "KGEN_ARCH", "KGEN_JIT", "KGEN_NUM_THREADS", "KGEN_CHECK")
@@ -36,8 +37,10 @@ class PlainCaller:
     def __init__(self, signature: Signature, services: Services) -> None:
         self._signature = signature
         self._services = services
-        self._plans: dict[Any, Ready] = {}
+        self._plans: dict[Any, list[Ready]] = {}
+        self._kept = 0
         self._environment = (*_STEERING, *signature.environment)
+        self._in_key = in_key(signature)
         self._tensors = len(signature.tensors)
         self._keywords = self._tensors + len(signature.scalars)
 
@@ -47,7 +50,7 @@ class PlainCaller:
             return False
         try:
             key = self._key(tensors, arguments)
-            ready = self._plans.get(key)
+            ready = self._find(key, arguments)
             pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
         except (RuntimeError, TypeError):  # wrapped tensors without storage; keywords without a hash
             return False
@@ -58,22 +61,33 @@ class PlainCaller:
         return True
 
     def _key(self, tensors: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
-        """Everything a plan depends on; types too, since 1, 1.0 and True are equal."""
-        scalars = zip(self._signature.scalars, arguments[self._tensors : self._keywords], strict=True)
+        """Everything a plan depends on but its ranges; types too, since 1, 1.0 and True are equal."""
+        scalars = zip(self._in_key, arguments[self._tensors : self._keywords], strict=True)
         keywords = arguments[self._keywords :]
         return (
             tuple(map(os.environ.get, self._environment)),
             tuple(None if t is None else (t.shape, t.stride(), t.dtype, t.device) for t in tensors),
-            tuple((type(v), v if name in self._signature.steering else None) for name, v in scalars),
+            tuple((type(value), value if keyed else None) for keyed, value in scalars),
             tuple((type(value), value) for value in keywords),
         )
 
     def _make(self, key: Any, arguments: tuple[Any, ...]) -> Ready:
         plan = self._services.make_plan(*arguments)
-        if len(self._plans) >= MAX_PLANS:
+        if self._kept >= MAX_PLANS:
             self._plans.clear()
-        self._plans[key] = ready = ready_plan(plan)
+            self._kept = 0
+        ready = ready_plan(plan)
+        self._plans.setdefault(key, []).append(ready)
+        self._kept += 1
         return ready
+
+    def _find(self, key: Any, arguments: tuple[Any, ...]) -> Ready | None:
+        """The plan of this key whose ranges hold the scalars; the newest is looked at first."""
+        plans = self._plans.get(key)
+        if not plans:
+            return None
+        scalars = dict(zip(self._signature.scalars, arguments[self._tensors : self._keywords], strict=True))
+        return next((ready for ready in reversed(plans) if covers(ready.plan.ranges, scalars)), None)
 
 
 def _plain(tensor: object) -> bool:

@@ -1,7 +1,7 @@
 """Plans: a bound and selected call as an argument block, ready but for the pointers.
 
-A plan is valid for every call with the same extents, strides, dtypes and keywords, so it is
-made once and kept. What still changes from call to call is listed by place: the pointers of
+A plan is valid for every call with the same extents, strides, dtypes and keywords whose scalars lie in its
+ranges, so it is made once and kept. What still changes from call to call is listed by place: the pointers of
 tensors, scalars that steer nothing, and workspaces.
 """
 
@@ -39,7 +39,8 @@ class Plan:
 
     `pointers`: argument -> place of its pointer word; `scalars`: argument -> place of its word;
     `workspace`: (place, offset) pairs into `workspace_size` bytes. `keep` keeps the code loaded.
-    `calls` is raised by one at each launch; plans of one kernel share it.
+    `calls` is raised by one at each launch; plans of one kernel share it. `ranges`: the least and the
+    largest value of each int scalar for which the plan is right.
     """
 
     policy: Policy
@@ -55,6 +56,7 @@ class Plan:
     keep: object = None
     calls: ctypes.c_int64 = field(default_factory=ctypes.c_int64)
     launcher: Launcher | None = None
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def steering_scalars(policy: Policy) -> frozenset[str]:

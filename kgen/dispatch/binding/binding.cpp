@@ -1,8 +1,8 @@
 // The generic launcher: from Python arguments to an argument block and the call of a kernel.
 //
 // A `Caller` belongs to one operator. It reads what a plan depends on (extents, strides, dtypes,
-// devices, steering scalars, keywords, the environment), looks the plan up, fills in pointers and
-// calls the kernel, or starts those of a GPU, without the GIL. What it does not know it asks of Python,
+// devices, keywords, the environment), looks up the plan whose ranges hold the scalars, fills in pointers
+// and calls the kernel, or starts those of a GPU, without the GIL. What it does not know it asks of Python,
 // once per signature.
 
 #include <pybind11/pybind11.h>
@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "device.hpp"
@@ -38,6 +39,13 @@ std::vector<int64_t> numbers(py::handle sequence) {
 
 constexpr const char* kPlanName = "kgen.Plan";
 
+// The values of one int scalar for which a plan is right, both ends among them.
+struct Range {
+  int64_t scalar;
+  int64_t low;
+  int64_t high;
+};
+
 struct Plan {
   Kernel kernel;  // null, and no launcher: there is nothing to do
   std::optional<Launcher> launcher;
@@ -49,6 +57,7 @@ struct Plan {
   int64_t workspace_size;
   int64_t threads;  // 0: ask torch
   int64_t* calls;   // raised by one at each launch
+  std::vector<Range> ranges;
   py::object record;
 
   explicit Plan(const py::dict& from)
@@ -62,8 +71,19 @@ struct Plan {
         threads(from["threads"].cast<int64_t>()),
         calls(reinterpret_cast<int64_t*>(from["calls"].cast<int64_t>())),
         record(from["record"]) {
+    for (py::handle range : from["ranges"]) {
+      const auto number = [&](int i) { return range[py::int_(i)].cast<int64_t>(); };
+      ranges.push_back({number(0), number(1), number(2)});
+    }
     const py::object gpu = from["gpu"];
     if (!gpu.is_none()) launcher.emplace(gpu.cast<py::dict>());
+  }
+
+  bool covers(const int64_t* values) const {
+    for (const Range& range : ranges) {
+      if (values[range.scalar] < range.low || values[range.scalar] > range.high) return false;
+    }
+    return true;
   }
 };
 
@@ -107,7 +127,7 @@ class Caller {
     PyObject* const* scalars = args + reader_.tensors();
     PyObject* const* keywords = scalars + reader_.scalars();
     const uint64_t hash = key.hash();
-    const Kept* kept = find(hash, key, keywords);
+    const Kept* kept = find(hash, key, values, keywords);
     if (kept == nullptr) {
       kept = make(hash, key, args, count);
       if (kept == nullptr) return nullptr;
@@ -131,14 +151,18 @@ class Caller {
     return active;
   }
 
-  const Kept* find(uint64_t hash, const Key& key, PyObject* const* keywords) {
-    const auto bucket = table_.find(hash);
-    if (bucket == table_.end()) return nullptr;
-    for (const auto& kept : bucket->second) {
-      if (kept.key.size() == static_cast<size_t>(key.size) &&
+  // Plans of one key differ in their ranges; the one found last is looked at first.
+  const Kept* find(uint64_t hash, const Key& key, const int64_t* values, PyObject* const* keywords) {
+    const auto found = table_.find(hash);
+    if (found == table_.end()) return nullptr;
+    auto& bucket = found->second;
+    for (size_t i = bucket.size(); i-- > 0;) {
+      const Kept& kept = bucket[i];
+      if (kept.plan->covers(values) && kept.key.size() == static_cast<size_t>(key.size) &&
           std::memcmp(kept.key.data(), key.word, key.size * sizeof(int64_t)) == 0 &&
           same_keywords(kept.keywords, keywords)) {
-        return &kept;
+        if (i + 1 < bucket.size()) std::swap(bucket[i], bucket.back());
+        return &bucket.back();
       }
     }
     return nullptr;

@@ -86,7 +86,7 @@ inline uint64_t hash_text(uint64_t h, const char* text) {
 
 struct Scalar {
   bool is_float;
-  bool steers;  // some expression of the policy uses it
+  bool in_key;  // plans for two values of it differ, and have no ranges for it
 };
 
 // Reads the arguments of one operator, (*tensors, *scalars, *keywords).
@@ -211,10 +211,11 @@ class Reader {
     for (size_t i = 0; i < scalars_.size(); ++i) {
       if (args[i] == Py_None) {
         key.put(kAbsent);
+        values[i] = 0;
         continue;
       }
       if (!read_scalar(args[i], scalars_[i].is_float, values[i])) return false;
-      key.put(scalars_[i].steers ? values[i] : 0);
+      key.put(scalars_[i].in_key ? values[i] : 0);
     }
     return true;
   }

@@ -1,0 +1,118 @@
+"""Expressions followed along their scalars: the intervals are right everywhere, and as wide as can be."""
+
+import random
+
+import pytest
+
+from kgen.dispatch.tracking import Tracker
+from kgen.semantics import INT_MAX, INT_MIN, EvaluationError, evaluate
+
+S, T, N = ["name", "s"], ["name", "t"], ["name", "n"]
+
+
+def number(value):
+    return ["int", value]
+
+
+def interval(code, s, **names):
+    """The value of an expression over s, and where it has it."""
+    tracker = Tracker(names, {"s": s})
+    return tracker.constant(code), tracker.intervals["s"]
+
+
+@pytest.mark.parametrize(
+    ("code", "s", "value", "where"),
+    [
+        (["//", S, number(8)], 17, 2, (16, 23)),
+        (["//", S, number(8)], -1, -1, (-8, -1)),
+        (["//", ["*", number(3), S], N], 5, 1, (4, 7)),
+        (["call", "ceil_div", ["call", "max", S, number(1)], number(512)], 513, 2, (513, 1024)),
+        (["call", "ceil_div", ["call", "max", S, number(1)], number(512)], 0, 1, (INT_MIN, 1)),
+        (["call", "align", S, number(16)], 16, 16, (1, 16)),
+        (["<=", S, number(512)], 512, True, (INT_MIN, 512)),
+        (["<=", S, number(512)], 513, False, (513, INT_MAX)),
+        (["==", S, number(7)], 7, True, (7, 7)),
+        (["==", S, number(7)], 9, False, (8, INT_MAX)),
+        (["!=", S, number(7)], 5, True, (INT_MIN, 6)),
+        (["compare", ["<", "<="], [number(0), S, number(9)]], 4, True, (1, 9)),
+        (["compare", ["<", "<="], [number(0), S, number(9)]], -4, False, (INT_MIN, 0)),
+        (["in", S, [number(3), number(8)]], 5, False, (4, 7)),
+        (["if", [">", S, number(10)], number(1), ["//", S, number(5)]], 7, 1, (5, 9)),
+        (["and", [">", S, number(10)], [">", S, number(99)]], 7, False, (INT_MIN, 10)),
+        (["or", [">", S, number(10)], [">", N, number(1)]], 7, True, (INT_MIN, 10)),
+        (["implies", [">", S, number(10)], ["<", S, number(50)]], 20, True, (11, 49)),
+        (["<", ["neg", S], number(0)], 3, True, (1, INT_MAX)),
+        (["%", S, number(4)], 6, 2, (6, 6)),
+        (["*", S, S], 6, 36, (6, 6)),
+        (["/", S, number(4)], 6, 1.5, (6, 6)),
+        (["call", "abs", S], -6, 6, (-6, -6)),
+        (["*", S, number(0)], 6, 0, (INT_MIN, INT_MAX)),
+        (["-", S, S], 6, 0, (INT_MIN, INT_MAX)),
+        (N, 6, 12, (INT_MIN, INT_MAX)),
+    ],
+)
+def test_intervals(code, s, value, where):
+    assert interval(code, s, n=12) == (value, where)
+
+
+def test_overflow_ends_an_interval():
+    value, (low, high) = interval([">", ["*", S, number(2**40)], number(0)], 1)
+    assert value is True and (low, high) == (1, 2**23 - 1)
+
+
+def test_scalars_narrow_their_own_intervals_and_pin_each_other_where_they_meet():
+    tracker = Tracker({}, {"s": 5, "t": 9})
+    tracker.constant(["and", [">=", S, number(0)], ["<", T, number(10)]])
+    assert tracker.intervals == {"s": (0, INT_MAX), "t": (INT_MIN, 9)}
+    tracker.constant(["<", S, T])
+    assert tracker.intervals == {"s": (5, 5), "t": (9, 9)}
+
+
+def expression(draw, depth):
+    """A random expression of ints over s, t and n."""
+    if depth == 0 or draw.random() < 0.1:
+        return draw.choice([S, S, T, N, number(draw.randint(-9, 9))])
+    part = [expression(draw, depth - 1) for _ in range(3)]
+    return draw.choice(
+        [
+            [draw.choice(["+", "-", "*", "//", "%"]), *part[:2]],
+            ["call", draw.choice(["min", "max", "ceil_div", "align"]), *part[:2]],
+            ["neg", part[0]],
+            ["call", "abs", part[0]],
+            ["if", condition(draw, part), *part[1:]],
+        ]
+    )
+
+
+def condition(draw, part):
+    compared = [draw.choice(["==", "!=", "<", "<=", ">", ">="]), *part[:2]]
+    chain = ["compare", ["<", "<="], part]
+    member = ["in", part[0], part[1:]]
+    return draw.choice(
+        [compared, chain, member, ["not", compared], [draw.choice(["and", "or", "implies"]), compared, chain]]
+    )
+
+
+def test_an_expression_has_its_value_all_over_the_intervals():
+    draw = random.Random(5)
+    followed = wide = 0
+    for _ in range(4000):
+        code, here = expression(draw, 4), {"s": draw.randint(-40, 40), "t": draw.randint(-5, 5)}
+        try:
+            value = evaluate(code, {"n": 12, **here})
+        except EvaluationError:
+            continue
+        tracker = Tracker({"n": 12}, here)
+        assert tracker.constant(code) == value
+        followed += 1
+        wide += tracker.intervals["s"] != (here["s"], here["s"])
+        for _ in range(6):
+            there = {name: near(draw, here[name], tracker.intervals[name]) for name in here}
+            assert evaluate(code, {"n": 12, **there}) == value, (code, here, there)
+    assert followed > 2000 and wide > 500
+
+
+def near(draw, value, where):
+    """A value of an interval: its ends more often than others, no further than 60 away."""
+    low, high = max(where[0], value - 60), min(where[1], value + 60)
+    return draw.choice([low, high, draw.randint(low, high)])
