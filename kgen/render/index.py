@@ -83,7 +83,7 @@ class Indexer:
     def _size(self, size: Expr) -> Expr:
         """A size in terms of parameters' values and words of the argument block."""
         if not isinstance(size, Name):
-            return size
+            return rebuild(size, self._size)
         value = self._values.get(size.name)
         return Int(value) if isinstance(value, int) else _word(size.name)
 

@@ -124,6 +124,7 @@ class Global {
   KGEN_DEVICE Global(int64_t address, int64_t /*elements*/) : base_(reinterpret_cast<T*>(address)) {}
 
   KGEN_DEVICE bool present() const { return base_ != nullptr; }
+  KGEN_DEVICE const T* address(int64_t at) const { return base_ + at; }
   KGEN_DEVICE Window<T> window(int64_t at, int64_t span) const { return {base_ + at, span}; }
 
   template <int N>
@@ -184,6 +185,10 @@ template <typename T>
 class LdsArray {
  public:
   KGEN_DEVICE explicit LdsArray(unsigned char* base) : base_(reinterpret_cast<T*>(base)) {}
+
+  KGEN_DEVICE unsigned address(int at) const {
+    return static_cast<unsigned>(__cvta_generic_to_shared(base_ + at));
+  }
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {

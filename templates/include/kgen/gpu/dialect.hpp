@@ -11,6 +11,7 @@
 //   Window<T> from global.window(at, span)         a part of it, at one place for the wave: step, load<N>
 //   kOutside                                       an offset at which no window reads: zeros
 //   LdsArray<T>                                    a part of the shared array: the same four
+//   Stage<T, Count>, Array<T>                      see stage.hpp
 //   Vec<T, N>                                      N values; up to 16 bytes of them move as one access
 //   f16, bf16, to_float(x), from_float<T>(x)       storage types; arithmetic is in float
 //
@@ -35,4 +36,5 @@
 
 #include "kgen/gpu/error.hpp"
 #include "kgen/gpu/softmax.hpp"
+#include "kgen/gpu/stage.hpp"
 #include "kgen/gpu/wave.hpp"
