@@ -54,7 +54,7 @@ def arch() -> str | None:
 
 
 def check() -> bool:
-    """KGEN_CHECK: whether every call waits for its kernel and raises what it reported."""
+    """KGEN_CHECK: whether calls wait for their kernel and the runtime verifies itself after each operation."""
     return _flag("KGEN_CHECK", default=False)
 
 

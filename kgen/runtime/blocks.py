@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from kgen.runtime.checks import check_after
-from kgen.runtime.errors import fault, whole
+from kgen.runtime.errors import fault, out_of_pages, whole
 from kgen.runtime.growth import Growth, plan_growth
 from kgen.runtime.keys import DEFAULT, TOKEN_BYTES, Namespace
 from kgen.runtime.pages import PagePool, Pages
@@ -26,7 +26,7 @@ from kgen.runtime.tables import Slots, Table, padded, pages_for, token_slots
 Pair = tuple[int, int]
 """A source page and a destination page."""
 
-_CHANGES = ("allocate", "append_slots", "fork", "checkpoint", "free", "swap_out", "swap_in")
+_CHANGES = ("allocate", "append_slots", "try_append", "fork", "checkpoint", "free", "swap_out", "swap_in")
 
 
 class BlockManager:
@@ -102,17 +102,28 @@ class BlockManager:
 
     def pages_to_append(self, seq_ids: Iterable[Hashable], count: int = 1) -> int:
         """New pages that `append_slots` with these arguments takes."""
-        return sum(step.pages for step in self._growth(seq_ids, count))
+        return sum([fresh + copied for _, fresh, copied in self._growth(seq_ids, count)])
 
     def append_slots(self, seq_ids: Sequence[Hashable], count: int = 1) -> list[Pair]:
         """Give each sequence `count` slots more. Returns the pages to copy before anything is written.
 
         All or none: raises K702 when pages are short, with nothing changed.
         """
+        pairs = self.try_append(seq_ids, count)
+        if pairs is None:
+            need = self.pages_to_append(seq_ids, count)
+            raise out_of_pages(need, self.pool.num_free, self.pool.num_available - self.pool.num_free)
+        return pairs
+
+    def try_append(self, seq_ids: Sequence[Hashable], count: int = 1) -> list[Pair] | None:
+        """`append_slots`, but None when pages are short."""
         if len(set(seq_ids)) != len(seq_ids):
             raise fault("K705", "a sequence occurs twice in one call")
         growth = self._growth(seq_ids, whole("count", count))
-        new = iter(self.pool.allocate(sum(step.pages for step in growth)).tolist())
+        need = sum([fresh + copied for _, fresh, copied in growth])
+        if need > self.pool.num_available:
+            return None
+        new = iter(self.pool.allocate(need).tolist())
         pairs = []
         for table, fresh, copied in growth:
             if copied:

@@ -16,10 +16,6 @@ class Growth(NamedTuple):
     fresh: int
     copied: bool
 
-    @property
-    def pages(self) -> int:
-        return self.fresh + self.copied
-
 
 def plan_growth(tables: Iterable[Table], ref_counts: Pages, block_size: int, count: int) -> list[Growth]:
     """`count` slots more for each table, in this order: of several that share a last page, the one that comes

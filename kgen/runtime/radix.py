@@ -177,8 +177,8 @@ class RadixCache:
         self._expire_pins()
         return self.tree.evictable_pages
 
-    def unprotected_pages(self, match: Match) -> int:
-        """Pages of a match that would stop being evictable when it is locked."""
+    def unprotected_pages(self, match: Match | Probe) -> int:
+        """Pages that stop being evictable when a match is locked; of a probe, at most so many."""
         self._expire_pins()
         node, found = match.node, 0
         while node.parent is not None and node.lock_ref == 0:

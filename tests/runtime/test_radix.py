@@ -399,3 +399,16 @@ def test_integrity_finds_what_was_spoilt(page_size):
     upper.value = upper.value[:-4] + next(iter(upper.children.values())).value[:4]
     with refused("K708", "a page is in the tree twice"):
         cache.check_integrity()
+
+
+def test_the_debug_mode_verifies_after_every_operation(monkeypatch):
+    for value, found in [("1", True), ("0", False)]:
+        monkeypatch.setenv("KGEN_CHECK", value)
+        cache = RadixCache(PagePool(10))
+        store(cache, range(4))
+        cache.tree.evictable_pages += 1
+        if found:
+            with refused("K708", "count of evictable pages"):
+                match(cache, range(4))
+        else:
+            match(cache, range(4))
