@@ -12,7 +12,7 @@ from kgen.diagnostics import Collector, Diagnostic, KgenError, choice_hint
 
 if TYPE_CHECKING:
     from kgen.spec.catalog import Catalog
-    from kgen.spec.model import TargetSpec
+    from kgen.spec.model import OpSpec, TargetSpec
 
 SUMMARY = "type-check specs and expand builds, without building anything"
 
@@ -68,6 +68,7 @@ def check_folder(folder: Path) -> list[str]:
 
     catalog = load_catalog(folder)
     _check_instructions(catalog.targets)
+    _check_rows(catalog.ops.values())
     counts = f"{len(catalog.ops)} operators, {len(catalog.targets)} targets, {len(catalog.layouts)} layouts"
     return [f"{folder}: {counts}", *_check_builds(sorted((folder / "builds").glob("*.yaml")), catalog)]
 
@@ -87,7 +88,9 @@ def check_file(path: Path) -> list[str]:
         return [f"{path}: {len(load_masks(path))} masks"]
     catalog = load_catalog()
     if kind == "op":
-        return [f"{path}: operator {load_op(path, catalog.layouts, list(catalog.targets)).name}"]
+        op = load_op(path, catalog.layouts, list(catalog.targets))
+        _check_rows([op])
+        return [f"{path}: operator {op.name}"]
     return _check_builds([path], catalog)
 
 
@@ -96,6 +99,18 @@ def _check_instructions(targets: Mapping[str, TargetSpec]) -> None:
 
     found = Collector()
     check_instructions(targets, found)
+    found.check()
+
+
+def _check_rows(ops: Iterable[OpSpec]) -> None:
+    from kgen.testing.rows import check_rows
+
+    found = Collector()
+    for op in ops:
+        try:
+            check_rows(op)
+        except KgenError as error:
+            found.extend(error.diagnostics)
     found.check()
 
 

@@ -127,13 +127,15 @@ class GridSpec:
 
 @dataclass(frozen=True)
 class TestSpec:
-    """One row of `tests`. Values are ints, floats, expressions over params, or lists of them."""
+    """One row of `tests`. Values are ints, floats, expressions over params, or lists of them; `places`
+    are those of their keys."""
 
     __test__ = False
     name: str
     span: Span
     values: Mapping[str, object]
     when: Expr | None = None
+    places: Mapping[str, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ def _row(node: Node, scope: Scope, found: Collector) -> TestSpec | None:
         for key in fields.keys
         if key not in ("name", "when") and (value := fields.node(key)) is not None
     }
-    return TestSpec(fields.name("name", "a test"), fields.where("name"), values, when)
+    places = {key: node.span for key, node in fields.keys.items()}
+    return TestSpec(fields.name("name", "a test"), fields.where("name"), values, when, places)
 
 
 def _value(node: Node, scope: Scope, found: Collector) -> object:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kgen import ops
-from kgen.diagnostics import KgenError
+from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.evaluate import environment, evaluate_expr
 from kgen.targets.host import host_features
 from kgen.testing.attention import PagedAttention
@@ -20,6 +20,7 @@ from kgen.testing.case import Adapter, Case, Expected, Inputs, Outcome
 from kgen.testing.device import device_for, no_device, on_gpu, run_on
 from kgen.testing.memory import HUGE, LOOSE, NAN, PLAIN, STRIDED, Form, Placed, same_bits
 from kgen.testing.merge import MergeStates
+from kgen.testing.rows import check_rows
 from kgen.variants.model import Variant
 
 ADAPTERS: Mapping[str, Adapter] = {
@@ -32,7 +33,13 @@ ADAPTERS: Mapping[str, Adapter] = {
 
 
 def cases(variant: Variant) -> list[Case]:
-    """The cases the operator's spec asks of this variant."""
+    """The cases the operator's spec asks of this variant.
+
+    Raises KgenError (K583) where the harness does not know the operator, K20x where not its rows."""
+    if variant.op.tests and variant.op.name not in ADAPTERS:
+        hint = f"operators with cases: {', '.join(ADAPTERS)}"
+        raise KgenError(Diagnostic("K583", f"no test harness knows {variant.op.name}", hint=hint))
+    check_rows(variant.op)
     env = environment(variant.op, variant.params, variant.target)
     found = []
     for test in variant.op.tests:
