@@ -8,30 +8,45 @@
 
 Nothing here starts a thread, reads a clock that was not handed in, or touches a device but through `KVPool`.
 
-An engine owns the tensors and the model, and asks the scheduler what to do:
+An engine is a loop over `Scheduler`:
 
-    kv, host = KVPool(layout, shape, num_pages, page_size), KVPool(layout, shape, host_pages, page_size)
-    pool = PagePool(num_pages)
-    cache = RadixCache(pool, page_size)
-    manager = BlockManager(pool, page_size, cache, host_pages=host_pages)
-    scheduler = Scheduler(manager, SchedulerConfig(max_batch_tokens=2048))
-    scheduler.submit(Request("r1", prompt, max_new_tokens=64, width=4))
-    while scheduler.has_work:
-        plan = scheduler.schedule()
-        host.copy_from(kv, plan.swap_out); kv.copy_from(host, plan.swap_in); kv.copy(plan.copies)
-        logits = model(plan.rows)   # write the KV of every row to its slots, then attend over its pages
-        results = {seq_id: [Branch(token, finish)] for seq_id, token, finish in sample(logits, plan.sampled)}
-        outcome = scheduler.commit(results)
+    submit(Request)    a prompt waits for its turn; `width` sequences at most go on from it
+    schedule()         a frozen `StepPlan`; the memory of all its rows is already arranged
+    commit(results)    the plan was run; `results` gives the branches of each sequence in `plan.sampled`
+    discard()          the plan was not run, or failed: everything in it is done again
+    abort(id)          at any time, also between schedule() and commit(), whose results for it are ignored
 
-* `plan.prefills` are chunks: `tokens` and `slots` of what to compute, `start` tokens of prefix before them,
-  `pages` up to the last. `plan.decodes` are single tokens. `seq_len` of either counts itself.
-* `plan.sampled` names the sequences whose last row's logits are wanted. `commit` takes for each the tokens it
-  goes on with: one; several to fork (n parallel samples at the first token, beams at any); none to drop it.
-  What has a `finish`, or reached `max_new_tokens`, ends there.
-* `outcome.tokens` says which sequence got which token and, of a fork, from which parent: state kept by
-  sequence is copied from `parent_id` to `seq_id`. `outcome.finished` has the outputs of requests that ended.
-* A plan may be empty while requests wait, as for a pin to end; it is then not committed. A step that failed
-  is given to `discard`. `abort` may come at any time, `retract` between steps.
+Of a plan the engine does, in this order: `swap_out` (device page, host page), `swap_in` (host page, device
+page), `copies` (source page, destination page), the last by `KVPool.copy`; then it writes the KV of each row
+to its slots and attends to the first `row.seq_len` tokens of `row.pages`. A `PrefillChunk` is n tokens from
+position `start` on, whose last row's logits are wanted if `samples`; a `DecodeRow` is one token, whose logits
+are always wanted. An empty plan while `has_work` means that memory is held from outside, by a pin.
+
+Results are `Branch(token, finish)`. One branch is plain decoding. `width` of them at the first token are
+parallel samples, which share every page until they diverge. Beam search gives each beam as many as survive of
+it, none to drop it, and no more than `width` that go on in all. A branch with `finish` ends its sequence with
+that token; at `max_new_tokens` the scheduler ends it by itself, as "length". The sequences of one request
+decode in the same steps, so that beams can be compared. `Outcome.tokens` says which sequence got which token
+and from which parent; `Outcome.finished` holds the requests that have ended, with their outputs and times.
+
+    >>> pool = PagePool(64)
+    >>> manager = BlockManager(pool, 4, RadixCache(pool, 4))
+    >>> scheduler = Scheduler(manager, SchedulerConfig(max_batch_tokens=16, max_sequences=4))
+    >>> scheduler.submit(Request("a", [5, 6, 7, 8, 9, 10], max_new_tokens=3, width=2))
+    >>> def run(plan):                          # a model that adds one, and samples 20 and 30 at first
+    ...     first = {chunk.seq_id: [Branch(20), Branch(30)] for chunk in plan.prefills if chunk.samples}
+    ...     return first | {row.seq_id: [Branch(row.token + 1)] for row in plan.decodes}
+    >>> while scheduler.has_work:
+    ...     plan = scheduler.schedule()
+    ...     outcome = scheduler.commit(run(plan))
+    ...     print(len(plan.prefills), len(plan.decodes), plan.copies, [new.token for new in outcome.tokens])
+    1 0 () [20, 30]
+    0 2 ((1, 2),) [21, 31]
+    0 2 () [22, 32]
+    >>> [output.tokens for output in outcome.finished[0].outputs]
+    [(20, 21, 22), (30, 31, 32)]
+    >>> pool.num_held, pool.num_available       # what is cached can be had again
+    (0, 64)
 """
 
 from kgen.runtime.blocks import BlockManager, Pair
