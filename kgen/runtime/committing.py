@@ -55,9 +55,9 @@ class Committer:
                 if branches is None:
                     raise fault("K707", f"sequence {sequence.seq_id} has no token from step {number}")
                 going_on += sum([branch.finish is None for branch in branches])
-            if going_on > job.width:
-                name = job.request.request_id
-                raise fault("K707", f"request {name!r} has {job.width} sequences and gets {going_on}")
+            if going_on > job.request.width:
+                name, width = job.request.request_id, job.request.width
+                raise fault("K707", f"request {name!r} may have {width} sequences and gets {going_on}")
 
     def run(self, results: Results) -> Outcome:
         """Do it, with results that are valid."""

@@ -64,7 +64,7 @@ class Job:
 
     @property
     def width(self) -> int:
-        """Sequences to reserve: before the first token all that will be."""
+        """Sequences to count on: before the first token all that there may be."""
         return len(self.sequences) if self.started else self.request.width
 
     @property

@@ -75,7 +75,7 @@ class Jobs:
 
     def swap_in(self, job: Job) -> list[Pair] | None:
         """A swapped job runs again; returns the copies, or None when there is no room now."""
-        pairs = self.residency.swap_in(job, alone=not self.running)
+        pairs = self.residency.swap_in(job)
         if pairs is not None:
             name = job.request.request_id
             del self.swapped[name]

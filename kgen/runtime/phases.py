@@ -27,6 +27,8 @@ class Phases:
 
     def run(self, draft: Draft, now: float) -> None:
         """Fill a draft. When running jobs block each other, the last in rank gives way."""
+        while self._jobs.num_sequences() > self._config.max_sequences:  # a request forked late
+            self._give_way(self._jobs.last(), draft)
         if self._config.order == "priority":
             self._make_way(draft)
         made_way = len(draft.preempted)

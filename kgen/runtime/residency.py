@@ -67,12 +67,10 @@ class Residency:
             sequence.resident = False
         return self.manager.swap_out(names)
 
-    def swap_in(self, job: Job, alone: bool) -> list[Pair] | None:
-        """Bring a job back from host memory; None when there is no room now. `alone`: nothing else runs, so
-        no page need stay free."""
+    def swap_in(self, job: Job) -> list[Pair] | None:
+        """Bring a job back from host memory; None when there is no room now."""
         names = [sequence.seq_id for sequence in job.sequences]
-        fits = alone and self.manager.swap.pages_of(names) <= self.manager.pool.num_available
-        if not fits and self.manager.room_to_swap_in(names) is not Room.OK:
+        if self.manager.room_to_swap_in(names) is not Room.OK:
             return None
         for sequence in job.sequences:
             sequence.resident = True
@@ -93,9 +91,8 @@ class Residency:
         size, cache = self.manager.block_size, self.manager.cache
         key = Key(sequence.data, job.request.namespace)
         cached = cache.probe(key, sequence.goal).length if cache is not None else 0
-        locked = self.manager.table(sibling.seq_id).num_locked * size
         more = pages_for(sequence.goal, size) - length // size
-        if not max(cached + 1, locked) <= length or more > self.manager.pool.num_available:
+        if length <= cached or more > self.manager.pool.num_available:
             return False
         self.manager.fork(sibling.seq_id, sequence.seq_id, length)
         self.manager.append_slots([sequence.seq_id], sequence.goal - length)

@@ -42,7 +42,7 @@ def _findings(scheduler: Scheduler, jobs: Mapping[Hashable, Job], plan: StepPlan
     away = {each.seq_id for job in by_state[State.SWAPPED] for each in job.sequences}
     if away != set(manager.swap.tables):
         yield "the swapped tables are not those of the swapped jobs"
-    if lists.num_sequences() > scheduler.config.max_sequences:
+    if plan is not None and lists.num_sequences() > scheduler.config.max_sequences:
         yield f"{lists.num_sequences()} sequences run at once"
     for job in by_state[State.WAITING]:
         if job.bypassed > scheduler.config.max_bypass:

@@ -33,6 +33,10 @@ class Memory:
         """The first `count` slots of these pages."""
         return self.slots[token_slots(np.asarray(pages, np.int32), self.page_size, 0, count)].tolist()
 
+    def scramble(self, pool) -> None:
+        """Spoil the pages that nobody owns, so that whoever reads one is found out."""
+        self.slots.reshape(-1, self.page_size)[pool.ref_counts == 0] = -1
+
     def copy(self, pairs, source: "Memory | None" = None) -> None:
         """Copy pages; all are read before any is written."""
         by_page = self.slots.reshape(-1, self.page_size)

@@ -115,6 +115,8 @@ class MemoryWorld:
 
     def verify(self) -> None:
         """Every sequence reads its own KV, and every stored prefix is there whole."""
+        self.device.scramble(self.manager.pool)
+        self.host.scramble(self.manager.swap.pool)
         for name, (tokens, space) in self.sequences.items():
             pages = self.manager.table(name).pages
             assert self.device.read(pages, len(tokens)) == kv_of(tokens, space)

@@ -115,6 +115,7 @@ class SchedulerWorld:
         assert plan.num_tokens <= config.max_batch_tokens
         assert len({row.seq_id for row in plan.rows}) == len(plan.rows) <= config.max_sequences
         assert not {row.request_id for row in plan.rows} & set(plan.preempted) - set(plan.admitted)
+        assert not (plan.preempted and plan.admitted) or config.order == "priority"
         return plan
 
     def execute(self, plan: StepPlan) -> None:
@@ -168,7 +169,18 @@ class SchedulerWorld:
             self.finished[record.request_id] = sorted(output.tokens for output in record.outputs)
             self.records[record.request_id] = record
             assert self.finished[record.request_id] == foretold(request, sampler)
+        self.scramble()
         return outcome
+
+    def discard(self) -> None:
+        """Give up a step that was planned and not run."""
+        self.scheduler.discard()
+        self.scramble()
+
+    def scramble(self) -> None:
+        """Spoil what nobody owns. Only right after a step: the next one may read pages given up since."""
+        self.device.scramble(self.pool)
+        self.host.scramble(self.manager.swap.pool)
 
     def run(self, steps: int = 1000) -> None:
         """Until every request has ended."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kgen.runtime.keys import Key
+from kgen.runtime.keys import DEFAULT, Key
+from kgen.runtime.node import hits_through
 from kgen.runtime.pages import PagePool
 from kgen.runtime.radix import RadixCache
 from tests.runtime.samples import cache_of, hit, store
@@ -103,6 +104,33 @@ def test_a_parent_is_as_recent_and_as_often_hit_as_what_was_below_it():
     parent = next(iter(cache.tree.leaves))[2]
     assert parent.hit_count == 2
     assert cache.evict(1).tokens == 2  # [1, 2] was last used before [9]
+
+
+def test_a_parent_is_as_recent_as_a_child_that_was_used_last():
+    cache = cache_of(20)
+    store(cache, [1, 2])
+    store(cache, [1, 2, 3])
+    store(cache, [9])
+    cache.match_prefix(Key.of([1, 2, 3]))
+    lock = cache.lock(cache.match_prefix(Key.of([9]), limit=1))
+    assert cache.evict(1).tokens == 1 and hit(cache, [1, 2]) == 2  # [3]
+    cache.unlock(lock)
+    cache.match_prefix(Key.of([8]))
+    assert cache.evict(1).tokens == 2 and hit(cache, [9]) == 1
+
+
+def test_hits_before_a_split_count_once():
+    cache = cache_of(20, policy="lfu")
+    store(cache, [1, 2, 3, 4])
+    for _ in range(3):
+        cache.match_prefix(Key.of([1, 2, 3, 4]))
+    cache.match_prefix(Key.of([1, 2, 9]))
+    cache.match_prefix(Key.of([1, 2, 3, 4]))
+    upper = next(iter(cache.tree.root(DEFAULT).children.values()))
+    lower = next(iter(upper.children.values()))
+    assert (hits_through(upper), hits_through(lower)) == (5, 4)
+    cache.evict(1)
+    assert (hit(cache, [1, 2, 3]), upper.hit_count) == (2, 5)
 
 
 def test_replaying_a_log_evicts_the_same_leaves():

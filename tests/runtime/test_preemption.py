@@ -214,8 +214,7 @@ def test_a_step_that_failed_while_swapping_loses_no_output_and_caches_no_garbage
             world.run_step()
         plan = world.plan()
         assert bool(plan.swap_in) == resumed
-        world.scheduler.discard()
-        world.cache.evict(100)
+        world.discard()
         world.run_step()
     world.run()
     world.at_rest()
@@ -231,7 +230,7 @@ def test_an_abort_of_what_is_arriving_from_host_memory_caches_no_garbage():
     plan = world.plan()
     assert plan.resumed == ("a",)
     world.scheduler.abort("a")
-    world.scheduler.discard()
+    world.discard()
     assert hit(world.cache, range(10)) == 0
     world.at_rest()
 
@@ -252,6 +251,51 @@ def test_requests_that_block_each_other_are_untangled():
             world.scheduler.retract(name)
     world.run(200)
     assert set(world.finished) == {"a", "b"}
+    world.at_rest()
+
+    world = SchedulerWorld(13, cached=False)
+    jobs = world.scheduler.jobs
+    for name in "ab":
+        world.ask(name, [ord(name)] * 4, 4, both, width=2)
+        for _ in range(3):
+            world.run_step()
+        world.scheduler.retract(name)
+    for job in list(jobs.waiting):  # each gets its first sequence, and no page is left
+        assert jobs.residency.bring_in(job, job.sequences[0])
+        jobs.start(job, 0.0)
+    assert world.pool.num_free == 0
+    assert world.run_step().preempted == ("b",)
+    world.run(200)
+    assert set(world.finished) == {"a", "b"}
+    world.at_rest()
+
+
+def test_a_swapped_request_comes_back_though_it_was_as_large_as_may_be():
+    world = SchedulerWorld(20, host_pages=20, watermark=0.2)
+    world.ask("a", range(8), 8, greedy)
+    while world.pool.num_available > 6:
+        world.run_step()
+    world.scheduler.retract("a", "swap")
+    world.run_step()
+    assert world.run_step().resumed == ("a",)
+    world.run()
+    world.at_rest()
+
+
+def test_a_request_that_forks_late_takes_the_places_of_the_last_in_rank():
+    def late(rows, request):
+        if len(rows) == 1 and len(rows[0]) == 5:
+            return [[Branch(1), Branch(2), Branch(3)]]
+        return [[Branch(3)] for _ in rows]
+
+    world = SchedulerWorld(90, max_sequences=3, order="fcfs")
+    world.ask("wide", [1, 2], 8, late, width=3)
+    world.run_step()
+    for name in "ab":
+        world.ask(name, [ord(name)] * 4, 8, greedy)
+    names = [world.run_step().preempted for _ in range(4)]
+    assert names == [(), (), (), ("b", "a")]
+    world.run()
     world.at_rest()
 
 

@@ -63,7 +63,7 @@ def fail(world: SchedulerWorld, name: object | None) -> None:
     if not plan.is_empty:
         if name is not None:
             abort(world, name)
-        world.scheduler.discard()
+        world.discard()
 
 
 def disturb(world: SchedulerWorld, name: object | None) -> None:

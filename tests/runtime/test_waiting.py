@@ -2,6 +2,7 @@
 
 import pytest
 
+from kgen.runtime.keys import Key
 from kgen.runtime.plan import Branch
 from tests.runtime.samples import hit, store
 from tests.runtime.scheduler_world import SchedulerWorld
@@ -130,6 +131,22 @@ def test_an_urgent_request_that_does_not_fit_is_not_overtaken():
     world.run()
     names = [name for plan in world.plans for name in plan.admitted]
     assert names[:4] == ["holder", 0, 1, "cold"]
+    world.at_rest()
+
+
+def test_an_urgent_request_behind_a_swapped_one_is_not_overtaken_either():
+    world = SchedulerWorld(30, order="priority", max_bypass=0, host_pages=30)
+    world.ask("middle", [1] * 10, 9, greedy, priority=5)
+    world.run_step()
+    cache_prompt(world, range(100, 120))
+    world.cache.pin(world.cache.match_prefix(Key.of(list(range(100, 120)))), 60.0)
+    world.scheduler.retract("middle", "swap")
+    world.run_step()
+    world.ask("urgent", [2, 3], 2, greedy)
+    world.ask("hot", [4, 5], 2, greedy, priority=9)
+    assert world.scheduler.jobs.swapped and world.run_step().admitted == ()
+    world.clock.advance(60.0)
+    world.run()
     world.at_rest()
 
 
