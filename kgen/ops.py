@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kgen import api
 from kgen.dispatch.calls import check, dispatcher, install, reset, workspace_size
+from kgen.dispatch.extend import extend_attention, prefix_decode
 from kgen.dispatch.ops import (
     copy_blocks,
     merge_state,
@@ -23,9 +24,11 @@ __all__ = [
     "check",
     "copy_blocks",
     "dispatcher",
+    "extend_attention",
     "merge_state",
     "merge_states",
     "paged_attention",
+    "prefix_decode",
     "reset",
     "reshape_and_cache",
     "swap_blocks",

@@ -99,6 +99,42 @@ def paged_attention(
     return out, lse
 
 
+def extend_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    qo_indptr: Tensor,
+    kv_indptr: Tensor,
+    kv_indices: Tensor,
+    seq_lens: Tensor,
+    softmax_scale: float,
+    layout: Layout,
+    *,
+    k_new: Tensor | None = None,
+    v_new: Tensor | None = None,
+    mask: Mask | None = causal,
+    score: Score | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Prefix prefill, and with few new tokens prefix decode: q [total_q, Hq, D] over the pages
+    kv_indices names; the keys of new tokens come from k_new, v_new [total_q, Hkv, D] where given.
+
+    Returns O [total_q, Hq, D] and LSE [total_q, Hq], both float64.
+    """
+    out = torch.zeros(q.shape, dtype=torch.float64)
+    lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float64)
+    for seq, length in enumerate(seq_lens.tolist()):
+        begin, end = qo_indptr[seq : seq + 2].tolist()
+        table = kv_indices[int(kv_indptr[seq]) : int(kv_indptr[seq + 1])]
+        pooled = length if k_new is None else length - (end - begin)
+        k, v = gather(k_cache, v_cache, layout, table, pooled)
+        if k_new is not None and v_new is not None:
+            k, v = torch.cat([k, k_new[begin:end]]), torch.cat([v, v_new[begin:end]])
+        out[begin:end], lse[begin:end] = attention(
+            q[begin:end], k, v, softmax_scale, mask=mask, score=score, batch=seq, first_row=begin
+        )
+    return out, lse
+
+
 def gather(
     k_cache: Tensor, v_cache: Tensor, layout: Layout, table: Tensor, length: int
 ) -> tuple[Tensor, Tensor]:

@@ -31,6 +31,10 @@ _DTYPES: Mapping[torch.dtype, str] = {
 def call_of(operator: Operator, arguments: Sequence[Any]) -> Call:
     """A call from its positional arguments. Raises KgenError (K510, K513)."""
     values = dict(zip((*operator.tensors, *operator.scalars, *operator.keywords), arguments, strict=True))
+    lacking = sorted(name for name in operator.together if values[name] is None)
+    if 0 < len(lacking) < len(operator.together):
+        named = " and ".join(sorted(operator.together))
+        raise fault("K510", f"{operator.name}: {named} are given together; {', '.join(lacking)} is not there")
     return Call(
         tensors={name: _tensor(operator, name, values[name]) for name in operator.tensors},
         scalars={name: _scalar(operator, name, values[name]) for name in operator.scalars},

@@ -17,7 +17,8 @@ class Operator:
     """The positional form of an operator: (*tensors, *scalars, *keywords).
 
     `writes` and `optional` name tensors. `scalars` and `keywords` map a name to `int`, `float` or
-    `str`; a keyword is a parameter, or `policy`. `bytes` are tensors of pages passed as bytes.
+    `str`; a keyword is a parameter, or `policy`. `together` are given all or none. `bytes` are tensors of
+    pages passed as bytes.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Operator:
     scalars: Mapping[str, str] = field(default_factory=dict)
     keywords: Mapping[str, str] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
+    together: frozenset[str] = frozenset()
     bytes: frozenset[str] = frozenset()
     defaults: Defaults = field(default_factory=dict)
     rule: VariantRule | None = None  # whose arguments end the tensors and scalars
@@ -50,6 +52,20 @@ PAGED_ATTENTION = Operator(
         "arch": "str",
     },
     optional=frozenset({"lse"}),
+    defaults={"softmax_scale": lambda facts: float(facts["head_dim"]) ** -0.5},
+)
+
+EXTEND_ATTENTION = Operator(
+    name="extend_attention",
+    tensors=(
+        *("out", "lse", "q", "k_cache", "v_cache", "k_new", "v_new"),
+        *("qo_indptr", "kv_indptr", "kv_indices", "seq_lens"),
+    ),
+    writes=frozenset({"out", "lse"}),
+    scalars={"softmax_scale": "float", "max_extend_len": "int", "max_seq_len": "int"},
+    keywords={"block_size": "int", "layout": "str", "variant": "str", "arch": "str"},
+    optional=frozenset({"lse", "k_new", "v_new"}),
+    together=frozenset({"k_new", "v_new"}),
     defaults={"softmax_scale": lambda facts: float(facts["head_dim"]) ** -0.5},
 )
 
@@ -86,5 +102,12 @@ SWAP_BLOCKS = Operator(
 
 OPERATORS: Mapping[str, Operator] = {
     operator.name: operator
-    for operator in (PAGED_ATTENTION, MERGE_STATES, RESHAPE_AND_CACHE, COPY_BLOCKS, SWAP_BLOCKS)
+    for operator in (
+        PAGED_ATTENTION,
+        EXTEND_ATTENTION,
+        MERGE_STATES,
+        RESHAPE_AND_CACHE,
+        COPY_BLOCKS,
+        SWAP_BLOCKS,
+    )
 }

@@ -18,6 +18,7 @@ from kgen.testing.blocks import CopyBlocks, SwapBlocks
 from kgen.testing.cache import ReshapeAndCache
 from kgen.testing.case import Adapter, Case, Expected, Inputs, Outcome
 from kgen.testing.device import device_for, no_device, on_gpu, run_on
+from kgen.testing.extend import ExtendAttention
 from kgen.testing.memory import HUGE, LOOSE, NAN, PLAIN, STRIDED, Form, Placed, same_bits
 from kgen.testing.merge import MergeStates
 from kgen.testing.rows import check_rows
@@ -25,6 +26,7 @@ from kgen.variants.model import Variant
 
 ADAPTERS: Mapping[str, Adapter] = {
     "paged_attention": PagedAttention(),
+    "extend_attention": ExtendAttention(),
     "merge_states": MergeStates(),
     "reshape_and_cache": ReshapeAndCache(),
     "copy_blocks": CopyBlocks(),

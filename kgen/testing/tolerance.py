@@ -45,6 +45,13 @@ def weight_error(head_dim: int, keys: int, size: Tensor) -> Tensor:
     return logit_error(head_dim, size) + (EXP2 * (1.0 + rescales) + walk(keys)) * F32
 
 
+def score_error(size: Tensor | float) -> Tensor | float:
+    """Relative error that a score expression adds to a weight; `size` is that of the largest logit. A
+    score is a handful of operations and at most one call of a function, each a unit or two of its result,
+    and the terms it adds are no larger than a few times the logit or as exact as it."""
+    return 32.0 * F32 * size
+
+
 def output_bound(
     exact: Tensor, relative: Tensor, magnitude: Tensor, dtype: torch.dtype, *, weights: float = 0.0
 ) -> Tensor:

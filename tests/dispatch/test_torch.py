@@ -23,6 +23,7 @@ def samples():
     pairs = torch.tensor([[0, 3], [4, 1]])
     return {
         "paged_attention": (out, lse, *batch.tensors(), 0.2, 17, *CHOICES),
+        "extend_attention": extend_sample(),
         "merge_states": (
             torch.zeros(3, 2, HEAD_DIM),
             torch.zeros(3, 2),
@@ -34,6 +35,16 @@ def samples():
         "copy_blocks": (caches[0], pairs, None),
         "swap_blocks": (caches[0], caches[1], pairs, None),
     }
+
+
+def extend_sample():
+    """Two sequences of new tokens, the first behind 5 others, in slots."""
+    new = [torch.randn(6, 2, HEAD_DIM) for _ in "kv"]
+    caches = [torch.randn(9, 1, 2, HEAD_DIM) for _ in "kv"]
+    indices = [[0, 4, 6], [0, 5, 5], [3, 1, 8, 0, 2], [9, 2]]
+    arrays = [torch.tensor(values, dtype=torch.int32) for values in indices]
+    q, lse = torch.randn(6, 4, HEAD_DIM), torch.zeros(6, 4)
+    return (torch.zeros_like(q), lse, q, *caches, *new, *arrays, 0.2, 4, 9, 1, "bshd", None, None)
 
 
 def test_there_is_a_sample_of_every_operator():

@@ -18,7 +18,7 @@ constexpr int kHeadDim = %(dim)d, kTokens = 64;
 constexpr int kPadded = (kHeadDim + kBlock - 1) / kBlock * kBlock;
 constexpr int kWords = row_words<T>(kHeadDim);
 constexpr int kDepth = Arithmetic<T>::kDepth;
-constexpr int R = kProductRows, C = kProductColumns;
+constexpr int R = 6, C = kProductColumns;
 
 /// scores[R][kTokens] of R queries with `count` tokens, whose dims lie `stride` apart.
 KGEN_EXPORT void scores(const T* q, int negative, const T* keys, int64_t row, int64_t stride, int count,

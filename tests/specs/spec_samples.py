@@ -27,12 +27,21 @@ GROUPS = (*range(1, 18), 32)
 
 CATALOG = load_catalog()
 
+MASKS = tuple(sorted(CATALOG.ops["extend_attention"].variants))
+
 Axes = Mapping[str, Sequence[Scalar]]
 
 CACHE: Axes = {"dtype": DTYPES, "head_dim": HEAD_DIMS, "block_size": BLOCK_SIZES, "layout": LAYOUTS}
 ATTENTION: Axes = {**CACHE, "partition_size": (0, 256, 512)}
 SMALL: Mapping[str, Axes] = {
     "paged_attention": {**ATTENTION, "reuse_kv_times": (1, 3, 4, 8, 16)},
+    "extend_attention": {
+        "dtype": DTYPES,
+        "head_dim": (40, 128),
+        "block_size": (1, 16, 64),
+        "layout": ("bshd", "bhsd_vt", "vllm"),
+        "variant": MASKS,
+    },
     "merge_states": {"dtype": DTYPES, "head_dim": (32, 40, 128, 256)},
     "reshape_and_cache": {**CACHE, "head_dim": (32, 40, 72, 256)},
     "copy_blocks": {},
@@ -40,6 +49,7 @@ SMALL: Mapping[str, Axes] = {
 }
 LARGE: Mapping[str, Axes] = {
     "paged_attention": {**ATTENTION, "reuse_kv_times": (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128)},
+    "extend_attention": {**CACHE, "variant": MASKS},
     "merge_states": {"dtype": DTYPES, "head_dim": HEAD_DIMS},
     "reshape_and_cache": CACHE,
 }

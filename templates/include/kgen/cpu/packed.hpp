@@ -29,8 +29,9 @@ struct Arithmetic<bf16> {
 };
 #endif
 
-/// Sum registers of a product of rows by columns: as many as stay in registers beside the operands.
-inline constexpr int kProductRows = 6;
+/// Sum registers of a product of rows by columns: as many as stay in registers beside the operands. The
+/// states of the rows, a lane each, lie in one register.
+inline constexpr int kProductRows = kLanes < 6 ? kLanes : 6;
 inline constexpr int kProductColumns = kRegisters == 32 ? 4 : 2;
 
 /// Words of rows that are `head_dim` long: whole blocks, so that the tail is zeros.
