@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kgen.bench import decode, overhead, params, table
+from kgen.bench import decode, overhead, params, radix, radix_table, table
 from kgen.bench.decode import Progress
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
@@ -54,8 +54,14 @@ def _params(args: Mapping[str, Any], progress: Progress) -> Report:
     return Report(found.json, lambda: table.params_tables(found))
 
 
+def _radix(args: Mapping[str, Any], progress: Progress) -> Report:
+    found = radix.run(args, progress)
+    return Report(found.json, lambda: radix_table.radix_tables(found))
+
+
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Callable[[Mapping[str, Any], Progress], Report]]] = {
     "decode": (decode.DEFAULTS, _decode),
     "overhead": (overhead.DEFAULTS, _overhead),
     "params": (params.DEFAULTS, _params),
+    "radix": (radix.DEFAULTS, _radix),
 }

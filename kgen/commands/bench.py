@@ -1,4 +1,4 @@
-"""`kgen bench`: measure kernels against the machine's own ceilings and against torch."""
+"""`kgen bench`: measure kernels against the machine's own ceilings and against torch, and the runtime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from kgen.commands.common import add_json, console, positive, print_json, whole
 
-SUMMARY = "measure kernels against ceilings taken in the same run"
+SUMMARY = "measure kernels against ceilings taken in the same run, and the radix cache"
 
 DETAILS = """\
   decode     paged_attention in GB/s of keys and values, as a share of two ceilings (a loop that only
@@ -19,12 +19,15 @@ DETAILS = """\
              rounds' ratios counts. On a GPU each is a graph of many calls, timed by the device.
   overhead   what one small call of each operator costs before any work
   params     what block_size and partition_size cost and give
+  radix      what the radix cache costs a request (match, lock, allocate, insert, unlock) on a seeded trace of
+             conversations, and single operations on large trees; CPU time, no kernel and no model
 
 examples:
   kgen bench decode
   kgen bench decode --dtype bf16 --block-size 16 --context 4096 --threads 2 --json
   kgen bench decode --device cuda --dtype bf16 --batch 64
   kgen bench overhead
+  kgen bench radix --page-size 1 64
 
 exit codes: 0 done, 1 a fault (a result that is wrong is not timed), 2 usage
 """
@@ -52,6 +55,15 @@ _FORCED: tuple[_Option, ...] = (
     ("partition_size", whole, "insist on this value, 0 for a single pass (else the policy's)"),
 )
 
+_TRACE: tuple[_Option, ...] = (
+    ("requests", positive, "requests of the trace (2000)"),
+    ("sessions", positive, "conversations they belong to (200)"),
+    ("pool_tokens", positive, "tokens the pool holds (200000)"),
+    ("in_flight", positive, "requests under way at once (16)"),
+    ("policy", str, "which leaves are evicted first: lru, lfu, fifo, priority (lru)"),
+    ("rounds", positive, "times a single operation is measured (200)"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
@@ -63,7 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add(overhead, (("calls", positive, "calls in a round (2000)"), _ROUNDS, _THREADS, _DEVICE))
     params = kinds.add_parser("params", help="the cost of block and partition sizes")
     _add(params, (*_SHAPE, _THREADS, _ROUNDS))
-    for kind_parser in (decode, overhead, params):
+    radix = kinds.add_parser("radix", help="the cost of the radix cache")
+    radix.add_argument(
+        "--page-size", type=positive, nargs="+", metavar="N", help="tokens in a page (1 16 64)"
+    )
+    _add(radix, _TRACE)
+    for kind_parser in (decode, overhead, params, radix):
         add_json(kind_parser)
 
 
