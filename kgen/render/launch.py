@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kgen.algebra.simplify import simplify
-from kgen.manifest import Launch, Scalar
+from kgen.manifest import Code, Launch, Scalar
 from kgen.render.cpp import print_cpp
 from kgen.spec.evaluate import evaluate_expr, inline
 from kgen.spec.model import GridSpec
@@ -37,9 +37,19 @@ def launch_of(variant: Variant) -> Launch | None:
     """The launches in order; None on a CPU, whose kernels share out the work themselves."""
     chain: Launch | None = None
     for grid in reversed(_grids(variant)):
-        codes = (code_of(variant.op, grid.x), code_of(variant.op, grid.y), code_of(variant.op, grid.z))
+        codes = (_code(variant, grid.x), _code(variant, grid.y), _code(variant, grid.z))
         chain = Launch(codes, _block(variant, grid), symbol=_symbol(variant, grid), then=chain)
     return chain
+
+
+def _code(variant: Variant, expr: Expr) -> Code:
+    """An extent as dispatch computes it, which knows parameters and facts but no target."""
+    scope = Scope(variant.op, variant.params, variant.target)
+
+    def settled(part: Expr) -> Expr:
+        return _fill(part, scope) if isinstance(part, Attr) else rebuild(part, settled)
+
+    return code_of(variant.op, settled(inline(expr, variant.op.lets)))
 
 
 def kernels_of(variant: Variant) -> tuple[Kernel, ...]:
