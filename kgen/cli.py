@@ -18,7 +18,10 @@ from kgen.commands.common import report
 from kgen.diagnostics import KgenError
 from kgen.env import unknown_variables
 
-COMMANDS = ("check", "list", "explain", "render", "build", "inspect", "test", "bench", "demo", "clean")
+COMMANDS = (
+    *("check", "list", "explain", "render", "build", "inspect", "test", "bench"),
+    *("replay", "demo", "clean"),
+)
 
 FAULT, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
