@@ -88,7 +88,7 @@ def tiny_calls(device: str = "cpu") -> Mapping[str, Callable[[], object]]:
         "paged_attention": lambda: attend(1),
         "paged_attention, max_seq_len growing": lambda: attend(next(growing)),
         "merge_states": lambda: ops.merge_states(states, states_lse, out=out, lse=lse),
-        "reshape_and_cache": lambda: ops.reshape_and_cache(q, q, cache, cache, slot, layout="bshd"),
+        "reshape_and_cache": lambda: ops.reshape_and_cache(q, q, cache, other, slot, layout="bshd"),
         "copy_blocks": lambda: ops.copy_blocks(cache, pair),
         "swap_blocks": lambda: ops.swap_blocks(cache, other, pair),
     }

@@ -21,6 +21,7 @@ from kgen.dispatch.errors import LATE, ON_GPU, fault, kernel_fault
 from kgen.dispatch.missing import missing_variant
 from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning
 from kgen.dispatch.operators import Operator
+from kgen.dispatch.overlap import pairs_of, refuse_overlap
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
 from kgen.dispatch.ranges import pinned, plan_ranges
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
@@ -120,6 +121,7 @@ class Dispatcher:
         return launch.Services(
             make_plan=lambda *arguments: self.plan(operator, *arguments),
             fail=_fail,
+            overlap=_overlap,
             workspace=self.workspaces.address,
             stream=gpu.stream_lookup(),
             refuse=_refuse,
@@ -138,7 +140,8 @@ class Dispatcher:
     def plan(self, operator: Operator, *arguments: Any) -> Plan:
         """The plan of a call. Raises KgenError where nothing can run it."""
         policy = self.policy_of(operator)
-        bound = self._bind(policy, call_of(operator, arguments))
+        call = call_of(operator, arguments)
+        bound = self._bind(policy, call)
         _check_absent(policy, bound)
         if nothing_to_do(policy, shapes_of(operator, arguments)):
             return Plan(policy, None, bound.names, 0, (), {}, {}, ranges=pinned(policy, bound))
@@ -162,6 +165,7 @@ class Dispatcher:
             threads=env.num_threads() or 0,
             keep=loaded,
             calls=self._counter(selection),
+            pairs=pairs_of(policy, call.tensors),
             ranges=(
                 pinned(policy, bound)  # a tuning table looks at every fact
                 if self.tuning
@@ -295,6 +299,10 @@ class Dispatcher:
 
 def _fail(plan: Plan, _status: int, code: int, row: int, index: int, value: int) -> None:
     raise kernel_fault(plan.policy, plan.facts, (code or _status, row, index, value))
+
+
+def _overlap(plan: Plan, pair: int, apart: int) -> None:
+    refuse_overlap(plan.policy.op, plan.pairs[pair], apart)
 
 
 def _is_of_build(policy: Policy, names: Names) -> bool:

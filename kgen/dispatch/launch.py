@@ -47,11 +47,13 @@ class Signature:
 @dataclass(frozen=True)
 class Services:
     """What a caller asks of its dispatcher. `workspace` takes bytes, and on a GPU the device and the
-    stream; `stream` a device. `fail`, `refuse` (what a driver answered in place of a launch) and `wait`
-    (for a launch that is to be checked at once) raise."""
+    stream; `stream` a device. `overlap` takes the place of one of a plan's pairs whose ranges of bytes meet,
+    and how many bytes lie between their starts. `fail`, `refuse` (what a driver answered in place of a
+    launch) and `wait` (for a launch that is to be checked at once) raise, `overlap` where it finds cause."""
 
     make_plan: Callable[..., Plan]
     fail: Callable[[Plan, int, int, int, int, int], None]
+    overlap: Callable[[Plan, int, int], None]
     workspace: Callable[..., int]
     stream: Callable[[int], int]
     refuse: Callable[[Plan, int], None]
@@ -101,6 +103,7 @@ def compiled_caller(binding: ModuleType, signature: Signature, services: Service
         "exchange": exchange_table(),
         "make_plan": make_plan,
         "fail": services.fail,
+        "overlap": services.overlap,
         "workspace": services.workspace,
         "stream": services.stream,
         "refuse": services.refuse,
@@ -127,6 +130,15 @@ def _compiled_plan(binding: ModuleType, signature: Signature, plan: Plan) -> Any
                 (place, *plan.ranges[name])
                 for place, name in enumerate(signature.scalars)
                 if plan.ranges.get(name, EVERY) != EVERY
+            ],
+            "pairs": [
+                (
+                    signature.tensors.index(p.written),
+                    signature.tensors.index(p.other),
+                    p.first.span,
+                    p.second.span,
+                )
+                for p in plan.pairs
             ],
             "record": plan,
             "gpu": None if plan.launcher is None else _compiled_launcher(plan.launcher),

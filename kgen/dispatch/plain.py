@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +111,7 @@ def run_plan(
     plan = ready.plan
     if ready.kernel is None and plan.launcher is None:
         return
+    _keep_apart(plan, services, dict(zip(signature.tensors, pointers, strict=True)))
     words = list(ready.words)
     for name, pointer in zip(signature.tensors, pointers, strict=True):
         if name in plan.pointers:
@@ -125,6 +126,13 @@ def run_plan(
     plan.calls.value += 1
     if plan.launcher is not None and plan.launcher.checked:
         services.wait(plan)
+
+
+def _keep_apart(plan: Plan, services: Services, pointers: Mapping[str, int]) -> None:
+    for place, pair in enumerate(plan.pairs):
+        apart = pointers[pair.other] - pointers[pair.written]
+        if -pair.second.span < apart < pair.first.span:
+            services.overlap(plan, place, apart)
 
 
 def _call(plan: Plan, kernel: Callable[[Any], int], services: Services, words: list[int]) -> None:

@@ -17,6 +17,7 @@ from kgen.dispatch import codes
 from kgen.dispatch.errors import fault
 from kgen.dispatch.gpu import Launcher
 from kgen.dispatch.model import Bound, Names, Selection
+from kgen.dispatch.overlap import Pair
 from kgen.manifest import ABI_VERSION, ArgumentRule, Code, Policy, Scalar, Word
 from kgen.semantics import DTYPES, evaluate
 
@@ -40,7 +41,8 @@ class Plan:
     `pointers`: argument -> place of its pointer word; `scalars`: argument -> place of its word;
     `workspace`: (place, offset) pairs into `workspace_size` bytes. `keep` keeps the code loaded.
     `calls` is raised by one at each launch; plans of one kernel share it. `ranges`: the least and the
-    largest value of each int scalar for which the plan is right.
+    largest value of each int scalar for which the plan is right. `pairs`: tensors whose memory a call must
+    keep apart.
     """
 
     policy: Policy
@@ -57,6 +59,7 @@ class Plan:
     calls: ctypes.c_int64 = field(default_factory=ctypes.c_int64)
     launcher: Launcher | None = None
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    pairs: tuple[Pair, ...] = ()
 
 
 def steering_scalars(policy: Policy) -> frozenset[str]:

@@ -60,6 +60,7 @@ class Calls:
         services = launch.Services(
             make_plan=self.plan,
             fail=self.fail,
+            overlap=self.overlap,
             workspace=self.workspace,
             stream=self.stream,
             refuse=self.refuse,
@@ -110,6 +111,9 @@ class Calls:
 
     def fail(self, plan, _status, *told):
         raise kernel_fault(plan.policy, plan.facts, told)
+
+    def overlap(self, plan, pair, apart):
+        raise AssertionError(f"pair {pair} of {plan.policy.op} meets at {apart}")
 
     def refuse(self, plan, status):
         raise plan.launcher.driver.refusal(plan.launcher.driver.START, status)

@@ -46,6 +46,14 @@ struct Range {
   int64_t high;
 };
 
+// Two tensors, one of which is written: places among the arguments, and bytes from the first to the last.
+struct Pair {
+  int64_t written;
+  int64_t other;
+  int64_t written_span;
+  int64_t other_span;
+};
+
 struct Plan {
   Kernel kernel;  // null, and no launcher: there is nothing to do
   std::optional<Launcher> launcher;
@@ -58,6 +66,7 @@ struct Plan {
   int64_t threads;  // 0: ask torch
   int64_t* calls;   // raised by one at each launch
   std::vector<Range> ranges;
+  std::vector<Pair> pairs;
   py::object record;
 
   explicit Plan(const py::dict& from)
@@ -74,6 +83,10 @@ struct Plan {
     for (py::handle range : from["ranges"]) {
       const auto number = [&](int i) { return range[py::int_(i)].cast<int64_t>(); };
       ranges.push_back({number(0), number(1), number(2)});
+    }
+    for (py::handle pair : from["pairs"]) {
+      const auto number = [&](int i) { return pair[py::int_(i)].cast<int64_t>(); };
+      pairs.push_back({number(0), number(1), number(2), number(3)});
     }
     const py::object gpu = from["gpu"];
     if (!gpu.is_none()) launcher.emplace(gpu.cast<py::dict>());
@@ -99,6 +112,7 @@ struct Kept {
 struct Services {
   py::object make_plan;       // (*arguments) -> what `plan` made
   py::object fail;            // (record, status, code, row, index, value), raises
+  py::object overlap;         // (record, place of the pair, distance), raises where memory is shared
   py::object workspace;       // (bytes), on a GPU (bytes, device, stream) -> address
   py::object stream;          // (device) -> the handle of torch's current stream
   py::object refuse;          // (record, status of the driver), raises
@@ -111,7 +125,7 @@ class Caller {
  public:
   explicit Caller(const py::dict& from)
       : reader_(from),
-        services_{from["make_plan"], from["fail"], from["workspace"],   from["stream"],
+        services_{from["make_plan"], from["fail"], from["overlap"],     from["workspace"],     from["stream"],
                   from["refuse"],    from["wait"], from["num_threads"], from["dispatch_depth"]} {}
 
   // Py_True: done. Py_False: these arguments must go through torch's dispatcher. Null: raised.
@@ -202,6 +216,7 @@ class Caller {
 
   bool launch(const Plan& plan, void* const* pointers, const int64_t* values, PyObject* const* scalars) {
     if (plan.kernel == nullptr && !plan.launcher) return true;
+    if (!keep_apart(plan, pointers)) return false;
     int64_t block[kMaxWords];
     std::memcpy(block, plan.words.data(), plan.words.size() * sizeof(int64_t));
     for (int i = 0; i < reader_.tensors(); ++i) {
@@ -211,6 +226,21 @@ class Caller {
       if (plan.scalar_places[i] >= 0 && scalars[i] != Py_None) block[plan.scalar_places[i]] = values[i];
     }
     return plan.launcher ? start(plan, *plan.launcher, block) : run(plan, block);
+  }
+
+  // Ranges of bytes that meet are looked at by their strides, in Python.
+  bool keep_apart(const Plan& plan, void* const* pointers) {
+    for (size_t i = 0; i < plan.pairs.size(); ++i) {
+      const Pair& pair = plan.pairs[i];
+      const int64_t apart =
+          reinterpret_cast<int64_t>(pointers[pair.other]) - reinterpret_cast<int64_t>(pointers[pair.written]);
+      if (apart >= pair.written_span || -apart >= pair.other_span) continue;
+      if (!steal(PyObject_CallFunction(services_.overlap.ptr(), "OnL", plan.record.ptr(),
+                                       static_cast<Py_ssize_t>(i), static_cast<long long>(apart)))) {
+        return false;
+      }
+    }
+    return true;
   }
 
   bool run(const Plan& plan, int64_t* block) {
