@@ -150,6 +150,8 @@ class Dispatcher:
         with self._lock:
             selection, loaded = self._kernel(policy, bound)
         check_pending(policy, bound, selection.names)
+        if selection.kernel is not None and selection.kernel.entry.kind != "cpu":
+            gpu.check_windows(policy, bound, call.tensors)
         workspace = workspace_of(policy, selection.names)
         pointers = places(policy, "pointer")
         plan = Plan(

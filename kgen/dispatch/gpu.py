@@ -8,7 +8,7 @@ current stream. Nothing waits, unless KGEN_CHECK=1 asks for every call's error w
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,12 +16,14 @@ import torch
 from kgen.dispatch import cuda, hip
 from kgen.dispatch.driver import Driver, Grid, Kernel
 from kgen.dispatch.errors import fault
-from kgen.dispatch.model import Built, Names
+from kgen.dispatch.model import Bound, Built, Names, View
 from kgen.manifest import ERRORS, ArgumentRule, Launch, Policy
 from kgen.semantics import DTYPES, evaluate
 
 ALIGNMENT = 16
 """Bytes a GPU kernel reads at once from a row of elements."""
+WINDOW = 2**28
+"""Elements a window on memory may span (kOutside of the dialect)."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,20 @@ def check_strides(policy: Policy, names: Names, words: Sequence[int]) -> None:
             message = f"{policy.op}: {word.argument} has a stride of {stride} elements along {word.axis}"
             hint = f"on a GPU rows start on multiples of {ALIGNMENT} bytes: pad it or make it contiguous"
             raise fault("K518", message, hint)
+
+
+def check_windows(policy: Policy, bound: Bound, tensors: Mapping[str, View | None]) -> None:
+    """Refuse caches that are read of which one page of a head is farther spread than a window (K518)."""
+    for rule in policy.arguments:
+        view = tensors.get(rule.name)
+        if rule.kind != "cache" or rule.access != "read" or view is None:
+            continue
+        strides = bound.strides[rule.name]
+        extents = dict(zip(strides, view.shape, strict=True))
+        span = 1 + sum((extents[a] - 1) * strides[a] for a in strides if a not in ("block", "head"))
+        if span > WINDOW:
+            message = f"{policy.op}: one page of a head of {rule.name} spans {span} elements"
+            raise fault("K518", message, f"GPU kernels read pages of at most {WINDOW}: make it contiguous")
 
 
 class ErrorWords:
