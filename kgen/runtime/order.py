@@ -20,7 +20,7 @@ class SortedEntries(Generic[Entry]):
 
     def __init__(self) -> None:
         self._blocks: list[list[Entry]] = []
-        self._tops: list[Entry] = []  # the last entry of each block
+        self._tops: list[Entry] = []  # not smaller than any entry of a block, smaller than the next block's
         self._count = 0
 
     def __len__(self) -> int:
@@ -69,8 +69,6 @@ class SortedEntries(Generic[Entry]):
         self._count -= 1
         if not block:
             del self._blocks[at], self._tops[at]
-        elif place == len(block):
-            self._tops[at] = block[-1]
 
     def _halve(self, at: int) -> None:
         block = self._blocks[at]

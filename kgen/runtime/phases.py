@@ -140,8 +140,10 @@ class Phases:
         """Start waiting jobs in their order until one does not fit. Nobody gets ahead of a job of better rank
         that has begun and lacks some of its memory. Returns whether the order has changed under way."""
         jobs, cache = self._jobs, self._manager.cache
-        lacking = min(map(jobs.rank, jobs.lacking_memory()), default=None)
         used = jobs.num_sequences()
+        if not jobs.waiting or used >= self._config.max_sequences or not draft.tokens_left:
+            return False
+        lacking = min(map(jobs.rank, jobs.lacking_memory()), default=None)
         for job in self._candidates():
             urgent = jobs.waiting.urgent(job)
             outranked = lacking is not None and lacking < jobs.rank(job)

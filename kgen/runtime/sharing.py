@@ -13,7 +13,7 @@ from kgen.runtime.radix import RadixCache
 def worth_waiting(job: Job, running: Iterable[Job], cache: RadixCache | None, share_min: int) -> bool:
     """Whether a running prefill is about to store `share_min` tokens more of this job's prompt than are
     cached, or all that could be used of it."""
-    if cache is None or job.started:
+    if cache is None:
         return False
     size = cache.page_size
     usable = (len(job.key) - 1) // size * size

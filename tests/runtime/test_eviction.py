@@ -111,12 +111,21 @@ def test_a_parent_is_as_recent_as_a_child_that_was_used_last():
     store(cache, [1, 2])
     store(cache, [1, 2, 3])
     store(cache, [9])
+    lock = cache.lock(cache.match_prefix(Key.of([9])))
     cache.match_prefix(Key.of([1, 2, 3]))
-    lock = cache.lock(cache.match_prefix(Key.of([9]), limit=1))
-    assert cache.evict(1).tokens == 1 and hit(cache, [1, 2]) == 2  # [3]
+    assert cache.evict(1).tokens == 1 and hit(cache, [1, 2, 3]) == 2
     cache.unlock(lock)
-    cache.match_prefix(Key.of([8]))
-    assert cache.evict(1).tokens == 2 and hit(cache, [9]) == 1
+    assert cache.evict(1).tokens == 1 and hit(cache, [9]) == 0
+
+
+def test_a_parent_has_the_priority_of_what_was_below_it():
+    cache = cache_of(20, policy="priority")
+    store(cache, [1, 2])
+    store(cache, [1, 2, 3], priority=5)
+    store(cache, [8], priority=7)
+    assert cache.evict(1).tokens == 1 and hit(cache, [1, 2, 3]) == 2
+    store(cache, [7], priority=2)
+    assert cache.evict(1).tokens == 1 and hit(cache, [7]) == 0
 
 
 def test_hits_before_a_split_count_once():
@@ -147,20 +156,46 @@ def test_replaying_a_log_evicts_the_same_leaves():
         assert play(policy) == play(policy)
 
 
-def test_what_one_eviction_looks_at_does_not_grow_with_the_leaves(monkeypatch):
-    """Ranks are compared, and nodes looked at, a bounded number of times however many leaves there are."""
-    from kgen.runtime import policies
+class Counted:
+    """A rank that counts how often ranks are compared."""
 
-    asked = []
-    rank = policies.Lru.rank
-    monkeypatch.setattr(policies.Lru, "rank", lambda self, node: asked.append(1) or rank(self, node))
-    for count in (100, 10_000):
-        cache = RadixCache(PagePool(count), check=False)
+    comparisons = 0
+
+    def __init__(self, tick: int) -> None:
+        self.tick = tick
+
+    def __lt__(self, other: "Counted") -> bool:
+        Counted.comparisons += 1
+        return self.tick < other.tick
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return self.tick == other.tick
+
+    __hash__ = None
+
+
+class CountedLru:
+    name = "counted-lru"
+
+    def rank(self, node):
+        return Counted(node.tick)
+
+
+def test_what_one_operation_compares_does_not_grow_with_the_leaves():
+    found = []
+    for count in (1_000, 16_000):
+        cache = RadixCache(PagePool(count), policy=CountedLru(), check=False)
         for first in range(count):
             store(cache, [first])
         for first in reversed(range(count)):
             cache.match_prefix(Key.of([first]))
-        asked.clear()
+        Counted.comparisons = 0
         assert cache.evict(1).leaves == 1
-        assert len(asked) == 0
+        evicting, Counted.comparisons = Counted.comparisons, 0
+        cache.match_prefix(Key.of([5]))
+        store(cache, [count])
+        found.append((evicting, Counted.comparisons))
         assert hit(cache, [count - 1]) == 0 and hit(cache, [0]) == 1
+    (few, some), (many, more) = found
+    assert few == many == 0 and more <= some + 60  # a search over sixteen times as many leaves

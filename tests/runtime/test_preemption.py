@@ -253,20 +253,28 @@ def test_requests_that_block_each_other_are_untangled():
     assert set(world.finished) == {"a", "b"}
     world.at_rest()
 
-    world = SchedulerWorld(13, cached=False)
+
+def test_requests_that_each_have_half_their_memory_are_untangled():
+    """Two requests of two beams, each with one beam in memory and room for no other."""
+
+    def both(rows, request):
+        return [[Branch(1), Branch(2)]] if len(rows) == 1 else [[Branch(3)] for _ in rows]
+
+    world = SchedulerWorld(13, cached=False, order="priority")
     jobs = world.scheduler.jobs
-    for name in "ab":
-        world.ask(name, [ord(name)] * 4, 4, both, width=2)
+    for name, priority in (("low", 0), ("high", 1)):
+        world.ask(name, [priority] * 4, 4, both, width=2, priority=priority)
         for _ in range(3):
             world.run_step()
         world.scheduler.retract(name)
-    for job in list(jobs.waiting):  # each gets its first sequence, and no page is left
+    assert len(jobs.waiting) == 2
+    for job in list(jobs.waiting):
         assert jobs.residency.bring_in(job, job.sequences[0])
         jobs.start(job, 0.0)
-    assert world.pool.num_free == 0
-    assert world.run_step().preempted == ("b",)
+    assert world.pool.num_free == 1
+    assert [world.run_step().preempted for _ in range(2)] == [(), ("low",)]
     world.run(200)
-    assert set(world.finished) == {"a", "b"}
+    assert set(world.finished) == {"low", "high"}
     world.at_rest()
 
 

@@ -269,6 +269,10 @@ def test_sizes_that_do_not_fit_are_refused():
     pages = cache.pool.allocate(2)
     with refused("K701", "6 tokens do not fill 2 pages of 4"):
         cache.insert(Key.of(range(6)), pages)
+    lock = cache.lock_root()
+    with refused("K701", "2 tokens do not fill 2 pages of 4"):
+        cache.extend(lock, token_bytes([1, 2]), pages)
+    cache.unlock(lock)
     for act in [
         lambda: cache.evict(-1),
         lambda: cache.reclaim(-1),

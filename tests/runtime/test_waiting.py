@@ -47,19 +47,19 @@ def test_first_come_first_served_looks_at_nothing_else():
 
 
 def test_depth_first_by_weight_keeps_a_branch_together():
-    world = occupied("dfs-weight")
+    world = SchedulerWorld(100, order="dfs-weight")
     cache_prompt(world, [1, 2, 3])
     cache_prompt(world, [1, 2, 4])
     cache_prompt(world, [5, 6])
     for name, prompt in [
         ("lone", [5, 6, 0]),
-        ("x1", [1, 2, 3, 10]),
-        ("y", [1, 2, 4, 11]),
-        ("x2", [1, 2, 3, 12]),
+        ("x1", [1, 2, 4, 10]),
+        ("y", [1, 2, 3, 11]),
+        ("x2", [1, 2, 4, 12]),
         ("top", [1, 2, 13]),
     ]:
         world.ask(name, prompt, 1, greedy)
-    assert admitted(world)[1:] == ["x1", "x2", "y", "top", "lone"]
+    assert world.run_step().admitted == ("x1", "x2", "y", "top", "lone")
 
 
 def test_ties_go_to_the_older_request():
@@ -148,6 +148,17 @@ def test_an_urgent_request_behind_a_swapped_one_is_not_overtaken_either():
     world.clock.advance(60.0)
     world.run()
     world.at_rest()
+
+
+def test_a_preempted_request_comes_before_those_that_never_ran():
+    world = one_at_a_time("longest-prefix")
+    world.ask("again", [1] * 5, 5, greedy)
+    world.run_step()
+    world.scheduler.retract("again")
+    world.cache.evict(100)
+    cache_prompt(world, range(50, 60))
+    world.ask("hot", range(50, 61), 1, greedy)
+    assert admitted(world) == ["again", "again", "hot"]
 
 
 def test_only_the_oldest_requests_are_put_in_order():
@@ -271,6 +282,29 @@ def test_a_high_priority_gets_memory_that_lower_ones_hold():
     world.run()
     assert world.records["low"].preemptions == 1 and world.records["high"].preemptions == 0
     world.at_rest()
+
+
+def test_nobody_is_preempted_for_a_priority_that_has_to_wait_for_an_urgent_request():
+    world = SchedulerWorld(200, max_sequences=1, order="priority", max_bypass=1)
+    world.ask("cold", [2] * 5, 2, greedy)
+    world.ask("warm", [1] * 5, 4, greedy, priority=1)
+    world.run_step()
+    world.ask("high", [3] * 5, 2, greedy, priority=9)
+    assert world.run_step().preempted == ()
+    world.run()
+    names = [name for plan in world.plans for name in plan.admitted]
+    assert names == ["warm", "cold", "high"]
+
+
+def test_who_got_in_because_it_was_urgent_is_not_preempted_for_a_priority():
+    world = SchedulerWorld(200, max_sequences=1, order="priority", max_bypass=1)
+    world.ask("cold", [1] * 5, 5, greedy)
+    world.ask(0, [2] * 5, 2, greedy, priority=1)
+    world.run_step()
+    world.ask(1, [3] * 5, 2, greedy, priority=1)
+    world.run()
+    names = [name for plan in world.plans for name in plan.admitted]
+    assert names == [0, "cold", 1] and not any(plan.preempted for plan in world.plans)
 
 
 def test_nobody_is_preempted_for_a_priority_that_would_not_fit_anyway():
