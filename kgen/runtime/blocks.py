@@ -202,8 +202,8 @@ class BlockManager:
         return self.swap.need([self.table(seq_id) for seq_id in seq_ids]) <= self.swap.pool.num_available
 
     def room_to_swap_in(self, seq_ids: Sequence[Hashable]) -> Room:
-        """Whether swapped sequences can come back, each with a page to go on."""
-        need = self.swap.pages_of(seq_ids) + len(seq_ids)
+        """Whether swapped sequences can come back and each get a slot more."""
+        need = self.swap.pages_of(seq_ids) + self.swap.pages_to_append(seq_ids, self.block_size)
         return Room.NEVER if need > self.pool.num_pages else self._room(need)
 
     def swap_in(self, seq_ids: Sequence[Hashable], namespace: Namespace = DEFAULT) -> list[Pair]:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 from kgen.runtime.errors import fault
+from kgen.runtime.growth import plan_growth
 from kgen.runtime.pages import PagePool, Pages
 from kgen.runtime.tables import Table
 
@@ -28,6 +29,12 @@ class SwapSpace:
     def pages_of(self, seq_ids: Iterable[Hashable]) -> int:
         """Distinct host pages of swapped sequences, which is also the device pages they need."""
         return len(_distinct([self._table(seq_id).pages for seq_id in seq_ids]))
+
+    def pages_to_append(self, seq_ids: Iterable[Hashable], block_size: int) -> int:
+        """Pages that a slot more for each would take, once they are back."""
+        tables = [self._table(seq_id) for seq_id in seq_ids]
+        growth = plan_growth(tables, self.pool.ref_counts, block_size, 1)
+        return sum([fresh + copied for _, fresh, copied in growth])
 
     def take(self, seq_ids: Sequence[Hashable], tables: Sequence[Table]) -> list[tuple[int, int]]:
         """Keep these tables on host pages; returns (device page, host page) pairs. Raises K702."""

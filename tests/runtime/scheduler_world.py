@@ -36,6 +36,11 @@ def sample(rows: list[list[int]], request: Request) -> list[list[Branch]]:
     return [[Branch(token, "stop" if token == STOP else None) for token in several] for several in tokens]
 
 
+def endless(rows: list[list[int]], request: Request) -> list[list[Branch]]:
+    """One token each, and no end before the length."""
+    return [[Branch(token_after(row))] for row in rows]
+
+
 def beam(rows: list[list[int]], request: Request) -> list[list[Branch]]:
     """Beam search: of all continuations the `width` best, so that beams fork and die."""
     candidates = [

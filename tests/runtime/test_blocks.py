@@ -171,6 +171,23 @@ def test_swap_in_without_the_pages_it_needs_waits_and_changes_nothing():
     assert len(manager.swap_in(["a"])) == 3
 
 
+def test_swap_in_needs_a_page_more_only_where_the_last_is_full_or_shared():
+    for length, forks, need in [(11, 0, 3), (12, 0, 4), (11, 2, 5), (12, 2, 6)]:
+        manager = manager_of(need, 4, cached=False, host_pages=3)
+        manager.allocate(0, length)
+        for child in range(1, forks + 1):
+            manager.fork(0, child)
+        names = range(forks + 1)
+        manager.swap_out(names)
+        assert manager.room_to_swap_in(names) is Room.OK
+        manager.allocate("other", 1)
+        assert manager.room_to_swap_in(names) is Room.LATER
+        manager.free("other")
+        manager.swap_in(names)
+        manager.append_slots(names)
+        assert manager.pool.num_free == 0
+
+
 def test_a_full_swap_space_is_known_beforehand():
     manager = manager_of(8, 4, cached=False, host_pages=2)
     manager.allocate("a", 12)

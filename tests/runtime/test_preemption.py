@@ -279,15 +279,17 @@ def test_requests_that_each_have_half_their_memory_are_untangled():
 
 
 def test_a_swapped_request_comes_back_though_it_was_as_large_as_may_be():
-    world = SchedulerWorld(20, host_pages=20, watermark=0.2)
-    world.ask("a", range(8), 8, greedy)
-    while world.pool.num_available > 6:
-        world.run_step()
-    world.scheduler.retract("a", "swap")
-    world.run_step()
-    assert world.run_step().resumed == ("a",)
-    world.run()
-    world.at_rest()
+    for watermark, tokens in ((0.0, 40), (0.1, 36)):
+        world = SchedulerWorld(10, page_size=4, host_pages=10, watermark=watermark)
+        world.ask("a", range(8), tokens - 8, greedy)
+        while world.scheduler.has_work:
+            world.run_step()
+            if world.scheduler.has_work:
+                world.scheduler.retract("a", "swap")
+                world.run_step()
+                assert world.run_step().resumed == ("a",)
+        assert world.records["a"].preemptions == tokens - 8 - 1
+        world.at_rest()
 
 
 def test_a_request_that_forks_late_takes_the_places_of_the_last_in_rank():

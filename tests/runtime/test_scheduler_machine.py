@@ -1,5 +1,6 @@
 """The scheduler under random requests, aborts, retractions and failed steps, in memory that is too small."""
 
+import dataclasses
 import random
 
 import pytest
@@ -11,7 +12,7 @@ from kgen.diagnostics import KgenError
 from kgen.runtime.keys import Key
 from kgen.runtime.policies import POLICIES
 from kgen.runtime.request import ORDERS, PREEMPTIONS
-from tests.runtime.scheduler_world import SchedulerWorld, random_request
+from tests.runtime.scheduler_world import SchedulerWorld, endless, random_request
 
 SHAPES = [(50, 1), (26, 2), (16, 4), (18, 3)]
 MANY = 8
@@ -44,6 +45,10 @@ def under_way(world: SchedulerWorld) -> list:
 
 def submit(world: SchedulerWorld, draw: random.Random, name: object) -> bool:
     request, sampler = random_request(name, draw)
+    if draw.random() < 0.1:  # as long as the pool allows
+        pages = world.pool.num_pages - world.manager.watermark_pages
+        most = pages * world.manager.block_size - len(request.prompt)
+        request, sampler = dataclasses.replace(request, max_new_tokens=most, width=1), endless
     try:
         world.submit(request, sampler)
     except KgenError as error:
