@@ -77,6 +77,11 @@ class Job:
         """Whether every sequence has all KV but that of its last token."""
         return self.started and all(sequence.prefilled for sequence in self.sequences)
 
+    def wanted(self, sequence: Sequence) -> int:
+        """Slots there must be room for when a sequence comes into memory: those of its prefill, and where it
+        decodes right after, one more."""
+        return sequence.goal + self.started
+
     @property
     def current(self) -> Sequence | None:
         """The sequence whose prefill is under way or comes next."""

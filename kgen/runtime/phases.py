@@ -72,7 +72,8 @@ class Phases:
 
     def _need(self, job: Job) -> int:
         """At most so many pages must be available for a waiting job to be admitted."""
-        need = pages_for(job.sequences[0].goal, self._manager.block_size) + self._manager.watermark_pages
+        need = pages_for(job.wanted(job.sequences[0]), self._manager.block_size)
+        need += self._manager.watermark_pages
         cache = self._manager.cache
         if cache is None:
             return need

@@ -24,7 +24,7 @@ class Residency:
         if self._fork_in(job, sequence):
             return True
         match = self._match(job, sequence)
-        if self.manager.room_for(sequence.goal, match) is not Room.OK:
+        if self.manager.room_for(job.wanted(sequence), match) is not Room.OK:
             return False
         self.manager.allocate(sequence.seq_id, sequence.goal, match, job.request.namespace)
         sequence.resident = True
@@ -91,7 +91,7 @@ class Residency:
         size, cache = self.manager.block_size, self.manager.cache
         key = Key(sequence.data, job.request.namespace)
         cached = cache.probe(key, sequence.goal).length if cache is not None else 0
-        more = pages_for(sequence.goal, size) - length // size
+        more = pages_for(job.wanted(sequence), size) - length // size
         if length <= cached or more > self.manager.pool.num_available:
             return False
         self.manager.fork(sibling.seq_id, sequence.seq_id, length)

@@ -22,8 +22,9 @@ def test_decoding_that_needs_more_pages_than_there_are_counts_pages_not_tokens()
         world.ask(number, [number] * 8, 4, greedy)
     world.run_step()
     assert world.pool.num_free == 3
+    world.ask("small", [9], 1, greedy)
     plan = world.run_step()
-    assert plan.preempted == (3,) and len(plan.decodes) == 3
+    assert plan.preempted == (3,) and len(plan.decodes) == 3 and plan.admitted == ()
     world.run()
     world.at_rest()
 
@@ -82,6 +83,25 @@ def test_a_recomputed_request_whose_kv_was_evicted_starts_from_nothing():
     ]
     assert starts == [(0, 5, False), (5, 5, False), (10, 3, False)]
     world.run()
+    world.at_rest()
+
+
+def test_a_recomputed_request_comes_back_only_with_a_page_to_go_on():
+    """All of its KV is in the cache, so it needs no page but for its next token, and there is none."""
+    world = SchedulerWorld(22)
+    world.ask("a", range(10), 8, greedy)
+    for _ in range(3):
+        world.run_step()
+    world.scheduler.retract("a")
+    cache_prompt(world, range(100, 110))
+    pinned = world.cache.pin(world.cache.match_prefix(_key(range(100, 110))), 60.0)
+    for _ in range(2):
+        plan = world.run_step()
+        assert plan.admitted == plan.preempted == ()
+    world.cache.unlock(pinned)
+    assert world.run_step().admitted == ("a",)
+    world.run()
+    assert world.records["a"].preemptions == 1
     world.at_rest()
 
 
