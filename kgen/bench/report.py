@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kgen.bench import decode, overhead, params, radix, radix_table, table
+from kgen.bench import decode, extend, overhead, params, radix, radix_table, table
 from kgen.bench.decode import Progress
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
@@ -44,6 +44,11 @@ def _decode(args: Mapping[str, Any], progress: Progress) -> Report:
     return Report(lambda: [row.json() for row in rows], lambda: table.decode_table(rows))
 
 
+def _extend(args: Mapping[str, Any], progress: Progress) -> Report:
+    rows = extend.run(args, progress)
+    return Report(lambda: [row.json() for row in rows], lambda: table.extend_table(rows))
+
+
 def _overhead(args: Mapping[str, Any], progress: Progress) -> Report:
     rows = overhead.run(args, progress)
     return Report(lambda: [row.json() for row in rows], lambda: table.overhead_table(rows))
@@ -61,6 +66,7 @@ def _radix(args: Mapping[str, Any], progress: Progress) -> Report:
 
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Callable[[Mapping[str, Any], Progress], Report]]] = {
     "decode": (decode.DEFAULTS, _decode),
+    "extend": (extend.DEFAULTS, _extend),
     "overhead": (overhead.DEFAULTS, _overhead),
     "params": (params.DEFAULTS, _params),
     "radix": (radix.DEFAULTS, _radix),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kgen.bench.decode import Row
+from kgen.bench.extend import ExtendRow
 from kgen.bench.overhead import OverheadRow
 from kgen.bench.params import Params
 
@@ -43,6 +44,28 @@ def decode_table(rows: Sequence[Row]) -> Table:
             f"{row.gbps(row.seconds.median):.1f}",
             f"{row.gbps(row.ceiling_seconds):.1f}",
             f"{row.gbps(row.stream_seconds):.1f}",
+            f"{share.median:.0%} ({share.low:.0%} {share.high:.0%})",
+            f"{ratio.median:.2f}x {best} ({ratio.low:.2f} {ratio.high:.2f})" if best else "",
+            row.variant,
+        )
+    return table
+
+
+def extend_table(rows: Sequence[ExtendRow]) -> Table:
+    """One line a shape; parentheses hold the quartiles."""
+    headings = ("dtype", "layout", "page", "kernel ms", "GFLOP/s", "matmul", "of matmul", "to best peer")
+    table = _table("extend_attention: GFLOP/s over visible pairs", (*headings, "variant"))
+    table.caption = "median (quartiles); matmul: torch's product of square matrices of the same dtype"
+    for row in rows:
+        best = min(row.peers, key=lambda name: row.peers[name].median, default="")
+        share, ratio = row.of_matmul, row.speedup
+        table.add_row(
+            row.shape.dtype,
+            row.shape.layout,
+            str(row.shape.block_size),
+            f"{row.seconds.median * 1e3:.3f}",
+            f"{row.shape.operations / row.seconds.median / 1e9:.1f}",
+            f"{row.matmul_rate / 1e9:.1f}",
             f"{share.median:.0%} ({share.low:.0%} {share.high:.0%})",
             f"{ratio.median:.2f}x {best} ({ratio.low:.2f} {ratio.high:.2f})" if best else "",
             row.variant,

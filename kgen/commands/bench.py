@@ -17,6 +17,9 @@ DETAILS = """\
              torch's best form, which is given the keys and values already gathered, and FlashInfer
              where it is installed. All of them run in turn, round after round; the median of the
              rounds' ratios counts. On a GPU each is a graph of many calls, timed by the device.
+  extend     extend_attention in FLOP/s over visible pairs, as a share of torch's matrix product of the
+             same dtype, and against torch's attention on gathered keys and values, and FlashInfer
+             where it is installed
   overhead   what one small call of each operator costs before any work
   params     what block_size and partition_size cost and give
   radix      what the radix cache costs a request (match, lock, allocate, insert, unlock) on a seeded trace of
@@ -40,6 +43,12 @@ _SHAPE: tuple[_Option, ...] = (
     ("kv_heads", positive, "KV heads (8)"),
     ("head_dim", positive, "elements of a head (128)"),
     ("context", positive, "tokens of each sequence (4096)"),
+)
+_EXTEND: tuple[_Option, ...] = (
+    ("batch", positive, "sequences in a call (1)"),
+    *_SHAPE[1:4],
+    ("prefix", whole, "tokens of each sequence that were computed before (3584)"),
+    ("extend", positive, "new tokens of each sequence (512)"),
 )
 _THREADS: _Option = ("threads", positive, "threads of a kernel (as many as torch uses)")
 _ROUNDS: _Option = ("rounds", positive, "rounds of kernel, ceilings and peers in turn (20)")
@@ -71,6 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, kind, text in _SEVERAL:
         decode.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
     _add(decode, (*_SHAPE, _THREADS, _ROUNDS, *_FORCED, _DEVICE, _ARCH))
+    extend = kinds.add_parser("extend", help="attention behind a prefix against the matrix product")
+    for name, kind, text in _SEVERAL:
+        extend.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
+    _add(extend, (*_EXTEND, _THREADS, _ROUNDS, _DEVICE, _ARCH))
     overhead = kinds.add_parser("overhead", help="the cost of a call before any work")
     _add(overhead, (("calls", positive, "calls in a round (2000)"), _ROUNDS, _THREADS, _DEVICE))
     params = kinds.add_parser("params", help="the cost of block and partition sizes")
@@ -80,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--page-size", type=positive, nargs="+", metavar="N", help="tokens in a page (1 16 64)"
     )
     _add(radix, _TRACE)
-    for kind_parser in (decode, overhead, params, radix):
+    for kind_parser in (decode, extend, overhead, params, radix):
         add_json(kind_parser)
 
 

@@ -34,7 +34,9 @@ class Stage {
 
   KGEN_DEVICE void skip(int) {}
 
-  KGEN_DEVICE void land(const LdsArray<T>&, Where = here()) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+  KGEN_DEVICE void land(const LdsArray<T>&, Where = here()) {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+  }
 };
 #else
 // Loads that wait in registers until there is room.
@@ -56,7 +58,8 @@ class Stage {
   KGEN_DEVICE void land(const LdsArray<T>& to, Where where = here()) {
     KGEN_UNROLL
     for (int i = 0; i < Count; ++i) {
-      if (places_[i] >= 0) to.template store<kVector>(places_[i], bits::cast<Vec<T, kVector>>(vectors_[i]), where);
+      if (places_[i] >= 0)
+        to.template store<kVector>(places_[i], bits::cast<Vec<T, kVector> >(vectors_[i]), where);
     }
   }
 
