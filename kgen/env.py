@@ -54,7 +54,7 @@ def arch() -> str | None:
 
 
 def check() -> bool:
-    """KGEN_CHECK: whether calls wait for their kernel and the runtime verifies itself after each operation."""
+    """KGEN_CHECK: whether calls wait for their kernel and the runtime verifies itself after each step."""
     return _flag("KGEN_CHECK", default=False)
 
 

@@ -45,7 +45,9 @@ def build_shared(
     toolchain = dataclasses.replace(toolchain, flags=loose)
     headers = HeaderReader(paths.include_dir()).read((), name)
     more = tuple(word for folder in includes for word in ("-isystem", str(folder)))
-    job = Job(_entry(name, symbol, toolchain, "host"), source_text, "source.cpp", headers, toolchain, more=more)
+    job = Job(
+        _entry(name, symbol, toolchain, "host"), source_text, "source.cpp", headers, toolchain, more=more
+    )
     job = keyed(job, identity)
     cache = Cache(cache_dir or paths.cache_dir())
     if not compile and cache.lookup(job.key) is None:

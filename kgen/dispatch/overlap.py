@@ -47,7 +47,8 @@ def region(view: View) -> Region:
     """The bytes of a tensor that has elements."""
     size = DTYPES[view.dtype]
     axes = sorted((s * size, n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1 and s > 0)
-    run, repeats = size, []
+    run = size
+    repeats: list[tuple[int, int]] = []
     for stride, extent in axes:
         if stride == run and not repeats:
             run *= extent
