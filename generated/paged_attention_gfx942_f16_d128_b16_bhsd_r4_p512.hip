@@ -308,21 +308,23 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
   const int key_dim = key_start(lane);      // the first of this lane's dims of keys,
   const int value_dim = value_start(lane);  // and of values
 
-  // A tile lies in one page. Windows stand at the page of a tile and step to that of the next by what table
-  // entries and offsets differ; past the last tile they stay. An entry is read a tile before it is looked at.
+  // A tile lies in one page. Windows stand at its first token and step to that of the next tile by what table
+  // entries and places in their pages differ; past the last tile they stay. An entry is read a tile before it is
+  // looked at.
   int page = begin < last ? page_of(a, seq, begin, kgen::uniform(first_entry), bad) : 0;
-  auto keys = k_cache.window(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head,
+  const int offset = begin % kBlockSize;
+  auto keys = k_cache.window(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token,
                              a.k_cache_stride_token * 15 + 127 + 1);
-  auto values = v_cache.window(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head,
+  auto values = v_cache.window(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token,
                                a.v_cache_stride_token * 15 + 127 + 1);
 
   // Reads the keys of the tile at `start`; those of tokens past the end are zeros.
   const auto read_keys = [&](Vec<Element, kVector> (&into)[kScoreTiles][kKeyChunks], int start) {
     KGEN_UNROLL
     for (int i = 0; i < kScoreTiles; ++i) {
-      const int token = start + key_token(lane, i);
-      const int slot = start % kBlockSize + key_token(lane, i);
-      const int at = static_cast<int>(slot * a.k_cache_stride_token + key_dim);
+      const int place = key_token(lane, i);  // in the tile
+      const int token = start + place;
+      const int at = static_cast<int>(place * a.k_cache_stride_token + key_dim);
       KGEN_UNROLL
       for (int c = 0; c < kKeyChunks; ++c) {
         const bool used = token < last;
@@ -347,9 +349,9 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
     for (int o = 0; o < kOperands; ++o) {
       KGEN_UNROLL
       for (int e = 0; e < kValueTokens; ++e) {
-        const int token = start + value_token(lane, o, e);
-        const int slot = start % kBlockSize + value_token(lane, o, e);
-        const int at = static_cast<int>(slot * a.v_cache_stride_token + value_dim);
+        const int place = value_token(lane, o, e);
+        const int token = start + place;
+        const int at = static_cast<int>(place * a.v_cache_stride_token + value_dim);
         KGEN_UNROLL
         for (int c = 0; c < kValueChunks; ++c) {
           const bool used = token < last;
@@ -361,11 +363,8 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
     const int next = start + kBlockTokens < last ? start + kBlockTokens : start;
     const int next_page = next > start ? page_of(a, seq, next, kgen::uniform(next_entry), bad) : page;
     const int table_diff = next_page - page;
-    const int offset_diff = next % kBlockSize - start % kBlockSize;
-    keys.step(table_diff * a.k_cache_stride_block + offset_diff * a.k_cache_stride_token,
-              next_page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head);
-    values.step(table_diff * a.v_cache_stride_block + offset_diff * a.v_cache_stride_token,
-                next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head);
+    keys.step(table_diff * a.k_cache_stride_block, next_page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token);
+    values.step(table_diff * a.v_cache_stride_block, next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token);
     page = next_page;
     if (next + kBlockTokens < last) next_entry = entry_of(a, seq, next + kBlockTokens);
     read_keys(next_k, start + kBlockTokens);

@@ -7,6 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 from kgen import api, paths
+from kgen.inspect.disassemble import disassemble
+from kgen.inspect.loops import Loop, find_loops
+from kgen.inspect.report import kernel_report
 from kgen.manifest import Entry
 from kgen.variants.matrix import make_variant
 from kgen.variants.model import Variant
@@ -42,6 +45,18 @@ def instructions(entry: Entry, symbol: str) -> Counter[str]:
     ]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return Counter(re.findall(r"^\t([a-z_0-9]+)", text, re.MULTILINE))
+
+
+def inner_loop(entry: Entry, symbol: str, family: str) -> Loop:
+    """The loop of a kernel that reads and multiplies most, as `kgen inspect` picks it."""
+    (function,) = (found for found in disassemble(entry, artefact(entry)) if found.name == symbol)
+    report = kernel_report(symbol, [function], family)
+    assert report.loop is not None
+    return next(loop for loop in find_loops(function) if loop.header == report.loop.address)
+
+
+def texts(loop: Loop) -> list[str]:
+    return [instruction.text for instruction in loop.own]
 
 
 def has_amd() -> bool:

@@ -1,8 +1,11 @@
 """What the real compiler makes of the decode kernel for AMD: no spills, no scratch, wide loads."""
 
+import re
+
 import pytest
 
-from tests.codegen.disassembly import built, has_amd, instructions, variant
+from kgen.inspect.census import census
+from tests.codegen.disassembly import built, has_amd, inner_loop, instructions, texts, variant
 
 pytestmark = pytest.mark.skipif(not has_amd(), reason="clang++-19 and llvm-objdump-19 are not installed")
 
@@ -42,3 +45,55 @@ def test_combine_is_a_kernel_of_its_own():
     found = instructions(entry, entry.launch.then.symbol)
     assert found["global_load_dwordx4"] == 2 * 8  # eight parts in flight: the first, and those of a loop
     assert found["s_barrier"] == 4 and found["ds_read_b128"] and not found["scratch_load_dwordx4"]
+
+
+MATRIX = [
+    {"dtype": "f16", "head_dim": 64, "block_size": 16, "layout": "bshd", "reuse_kv_times": 4},
+    {"dtype": "bf16", "head_dim": 128, "block_size": 64, "layout": "bhsd", "reuse_kv_times": 8},
+    {"dtype": "f16", "head_dim": 128, "block_size": 256, "layout": "bshd", "reuse_kv_times": 8},
+    {"dtype": "bf16", "head_dim": 80, "block_size": 32, "layout": "bshd", "reuse_kv_times": 16},
+]
+
+
+def stepped(loop: list[str]) -> list[list[str]]:
+    """For each place that descriptors of the loop take their addresses from: what changes it there.
+
+    A load names four words. The first two are copied from a place before it, the second without its
+    upper half."""
+    places = set()
+    for at, text in enumerate(loop):
+        if match := re.match(r"buffer_load\S* .*, s\[(\d+):\d+\], 0", text):
+            word = int(match[1])
+            low = copied(loop[:at], rf"s_mov_b32 s{word}, s(\d+)")
+            places.add((low, copied(loop[:at], rf"s_and_b32 s{word + 1}, s(\d+), 0xffff")))
+    return [
+        [text.split()[0] for text in loop if re.match(rf"s_\w+ s({low}|{high}),", text)]
+        for low, high in sorted(places)
+    ]
+
+
+def copied(before: list[str], copy: str) -> str:
+    """What the last copy of this form takes."""
+    return next(match[1] for text in reversed(before) if (match := re.fullmatch(copy, text)))
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("partition_size", [0, 512])
+@pytest.mark.parametrize(
+    "params", MATRIX, ids=lambda params: f"{params['dtype']}_d{params['head_dim']}_b{params['block_size']}"
+)
+def test_the_inner_loop_multiplies_by_matrix_and_steps_its_descriptors(arch, partition_size, params):
+    made = variant(arch, partition_size=partition_size, **params)
+    assert made.lets["matrix"] and made.lets["ahead"]
+    loop = inner_loop(built(made), made.name, "amd")
+    found = census(loop.own, "amd")
+    key_chunks, value_chunks = -(-params["head_dim"] // 32), -(-params["head_dim"] // 128)
+    assert found["load_16"] == key_chunks + 4 * value_chunks
+    assert found["load_narrow"] == 1  # the next entry of the block table
+    assert found["matrix"] == 2 * key_chunks + 8 * value_chunks
+    assert not found.keys() & {"scratch", "lds", "accumulator", "barrier"}
+    text = texts(loop)
+    assert all(t.startswith("buffer_load_dwordx4") for t in text if "load_dwordx4" in t)
+    # One 64-bit addition a tile moves the descriptor of keys, one that of values: no lane computes addresses.
+    assert stepped(text) == [["s_add_u32", "s_addc_u32"]] * 2
+    assert not [t for t in text if re.match(r"v_(addc|mad_u64|mad_i64|lshl_add_u64|lshlrev_b64)", t)]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.codegen.disassembly import built, has_nvcc, variant
+from kgen.inspect.census import census
+from tests.codegen.disassembly import built, has_nvcc, inner_loop, variant
 
 pytestmark = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 
@@ -24,3 +25,27 @@ def test_the_largest_reuse_of_a_layout_fits_the_registers(layout, reuse):
     if made.lets["matrix"]:
         assert resources["registers"] <= made.lets["registers"]
     assert resources["lds_bytes"] == made.lets["lds_bytes"] <= 48 * 1024
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("dtype", "head_dim"), [("f16", 64), ("bf16", 128)])
+def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, head_dim):
+    made = variant(
+        arch,
+        dtype=dtype,
+        head_dim=head_dim,
+        block_size=16,
+        layout="bhsd",
+        reuse_kv_times=8,
+        partition_size=512,
+    )
+    entry = built(made)
+    assert entry.resources["spills"] == entry.resources["scratch_bytes"] == 0
+    assert entry.launch.block == 4 * 32 and entry.launch.then.block == 256
+    found = census(inner_loop(entry, entry.symbol, "nvidia").own, "nvidia")
+    assert found["matrix"] == head_dim // 8 + head_dim // 8  # products of 16 x 8 x 16: scores, then values
+    assert found["load_16"] == head_dim // 8  # 16 tokens of keys and of values, 32 lanes a load
+    assert found["load_narrow"] == 1  # the next entry of the block table
+    assert not found.keys() & {"scratch", "lds", "barrier"}
+    combine = inner_loop(entry, entry.launch.then.symbol, "nvidia")
+    assert "scratch" not in census(combine.own, "nvidia")
