@@ -19,9 +19,14 @@ from tests.build.build_samples import body, rendered
 PATIENCE = 300.0  # seconds until a test gives up; nothing is measured against it
 
 
-def until(condition) -> None:
+def until(condition, process: subprocess.Popen[str] | None = None) -> None:
+    """Wait for what `process`, where one is named, brings about; fail with its output once it cannot."""
     end = time.monotonic() + PATIENCE
     while not condition():
+        ended = process is not None and process.poll() is not None
+        if ended and not condition():
+            stdout, stderr = process.communicate()
+            pytest.fail(f"did not happen; the process exited with {process.returncode}\n{stdout}{stderr}")
         assert time.monotonic() < end, "did not happen"
         time.sleep(0.02)
 
@@ -35,6 +40,12 @@ def out(process: subprocess.Popen[str]) -> str:
 def gate(folder) -> str:
     """Shell that lets a compile pass only once `folder/open` exists, or when it is abandoned."""
     return f'while [ ! -e "{folder}/open" ] && [ -d "$PWD" ]; do sleep 0.05; done'
+
+
+def test_waiting_for_a_process_that_died_fails_at_once_with_what_it_said(sample):
+    process = sample.start(("k", 5), CXX="/nowhere/cxx")
+    with pytest.raises(pytest.fail.Exception, match=r"exited with 1\n[^$]*/nowhere/cxx"):
+        until(lambda: sample.compiles == 1, process)
 
 
 def entry_folder(sample):
@@ -62,7 +73,7 @@ def test_processes_with_overlapping_work_share_it(sample):
 def test_a_waiter_outlasts_a_slow_build_and_says_for_whom(sample):
     cxx = sample.compiler("cxx", before=gate(sample.folder))
     first = sample.start(("k", 5), CXX=str(cxx))
-    until(lambda: sample.compiles == 1)
+    until(lambda: sample.compiles == 1, first)
     second = sample.start(("k", 5), CXX=str(cxx))
     line = second.stderr.readline()
     assert re.fullmatch(rf"kgen: waiting for process {first.pid} on \S+, which is building k\n", line)
@@ -83,7 +94,7 @@ def test_the_variant_is_named_before_its_compiler_is_done(sample):
 def test_a_killed_builder_blocks_nobody(sample):
     cxx = sample.compiler("cxx", before=gate(sample.folder))
     process = sample.start(("k", 5), CXX=str(cxx))
-    until(lambda: sample.compiles == 1)
+    until(lambda: sample.compiles == 1, process)
     process.kill()
     process.communicate()
     (abandoned,) = sample.cache.staging.iterdir()
@@ -96,8 +107,8 @@ def test_a_killed_builder_keeps_what_it_had_finished_and_its_compilers_stop(samp
     cxx = sample.compiler("cxx", before=hold)
     names = [("a", 1), ("b", 2), *((f"c{i}", 3) for i in range(4))]
     process = sample.start(*names, CXX=str(cxx), MAX_JOBS="1")
-    until(lambda: sample.compiles == 2)
-    until(lambda: len(list(sample.cache.kernels.glob("a-*"))) == 1)
+    until(lambda: sample.compiles == 2, process)
+    until(lambda: len(list(sample.cache.kernels.glob("a-*"))) == 1, process)
     process.kill()
     process.communicate()
     (sample.folder / "open").touch()
@@ -122,7 +133,7 @@ def stage_in_use(sample) -> bool:
 def test_an_interrupt_stops_the_compilers_and_cleans_up(sample):
     cxx = sample.compiler("cxx", before=gate(sample.folder))
     process = sample.start(("k", 5), CXX=str(cxx))
-    until(lambda: sample.compiles == 1)
+    until(lambda: sample.compiles == 1, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
@@ -210,7 +221,7 @@ def test_clean_leaves_what_is_being_built(sample):
     cxx = sample.compiler("cxx", before=gate(sample.folder))
     sample.build(rendered("other", 1))
     process = sample.start(("k", 5), CXX=str(cxx))
-    until(lambda: sample.compiles == 1)
+    until(lambda: sample.compiles == 1, process)
     removed = clean()
     assert [key.rpartition("-")[0] for key in removed.keys] == ["other"]
     (sample.folder / "open").touch()
