@@ -224,7 +224,7 @@ def _policy(op: OpSpec) -> Policy:
     from kgen.render.sources import sources_hash
     from kgen.variants.policy import compile_policy
 
-    return dataclasses.replace(compile_policy(op), sources=sources_hash())
+    return dataclasses.replace(compile_policy(op, _catalog().targets), sources=sources_hash())
 
 
 def build_path(build_spec: str | Path) -> Path:

@@ -171,6 +171,8 @@ class Policy:
     layouts: Mapping[str, Any]  # name -> kgen.layout.Layout as JSON
     variants: tuple[VariantRule, ...] = ()  # those of the specs; a build's are with its entries
     positions: Mapping[str, Code] = dataclasses.field(default_factory=dict)  # axis of an array -> its size
+    # What facts, guards and rules ask of a target: its name -> `target.wave` -> value.
+    targets: Mapping[str, Mapping[str, Scalar]] = dataclasses.field(default_factory=dict)
     sources: str = ""  # hash of the templates and targets that kernels were made from, where it is known
     version: int = SCHEMA_VERSION
 

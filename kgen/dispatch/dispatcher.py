@@ -25,7 +25,7 @@ from kgen.dispatch.overlap import pairs_of, refuse_overlap
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
 from kgen.dispatch.ranges import pinned, plan_ranges
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
-from kgen.dispatch.select import complete, select
+from kgen.dispatch.select import complete, on_target, select
 from kgen.dispatch.variants import find_rule, policy_with
 from kgen.dispatch.workspace import Workspaces
 from kgen.manifest import Policy, VariantRule
@@ -245,7 +245,7 @@ class Dispatcher:
         order = [str(arch)] if arch else [native, *([] if jit or env.arch() else _others(groups, native))]
         best: Selection | None = None
         for name in order:
-            names = {**fixed, "arch": name}
+            names = on_target(policy, fixed, name)
             found = select(
                 policy, replace(bound, names=names), groups.get(name, ()), jit=jit, tuning=self.tuning
             )

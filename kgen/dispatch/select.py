@@ -176,6 +176,11 @@ def complete(policy: Policy, names: Names, arch: str) -> Names:
     return full
 
 
+def on_target(policy: Policy, names: Names, arch: str) -> Names:
+    """`names` with another arch, and with what the policy asks of it; the simulator stands for its target."""
+    return {**names, "arch": arch, **policy.targets.get(arch.removeprefix("sim:"), {})}
+
+
 def nearest_value(want: Scalar, values: Iterable[Scalar]) -> Scalar:
     """The value nearest to `want`; the smaller of two equally near."""
     return min(values, key=lambda value: (abs(_number(value) - _number(want)), _number(value)))

@@ -7,6 +7,7 @@ parameters, facts and scalars.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 
 from kgen.layout import AXES
 from kgen.manifest import (
@@ -17,6 +18,7 @@ from kgen.manifest import (
     Guard,
     ParamRule,
     Policy,
+    Scalar,
     SelectRule,
     VariantArg,
     VariantRule,
@@ -24,16 +26,16 @@ from kgen.manifest import (
     tail_words,
 )
 from kgen.spec.arguments import axis_facts
-from kgen.spec.evaluate import inline
-from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec, VariantSpec
-from kgen.syntax.ast import Expr, Name, to_code
+from kgen.spec.evaluate import inline, target_fields
+from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec, TargetSpec, VariantSpec
+from kgen.syntax.ast import Attr, Expr, Name, to_code, walk
 
 CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
 """What the size of each axis of a KV cache is called."""
 
 
-def compile_policy(op: OpSpec) -> Policy:
-    """The policy of an operator. Masks that a build has added are left out."""
+def compile_policy(op: OpSpec, targets: Mapping[str, TargetSpec] | None = None) -> Policy:
+    """The policy of an operator, for calls on these targets. Masks that a build has added are left out."""
     variants = tuple(rule_of(spec) for spec in op.variants.values() if not spec.of_build)
     return Policy(
         op=op.name,
@@ -57,6 +59,7 @@ def compile_policy(op: OpSpec) -> Policy:
         layouts={name: dataclasses.asdict(layout) for name, layout in op.layouts.items()},
         variants=variants,
         positions={axis: code_of(op, size) for axis, size in op.positions.items()},
+        targets=_figures(op, targets or {}),
     )
 
 
@@ -99,6 +102,24 @@ def _argument_words(argument: ArgumentSpec) -> list[Word]:
     axes = AXES if argument.kind == "cache" else [axis.name for axis in argument.axes[:-1]]
     strides = [Word(f"{name}_stride_{axis}", "stride", name, axis) for axis in axes]
     return [Word(name, "pointer", name), *strides]
+
+
+def _figures(op: OpSpec, targets: Mapping[str, TargetSpec]) -> Mapping[str, Mapping[str, Scalar]]:
+    """What the expressions that dispatch evaluates ask of each target, by dotted name."""
+    records = {"target", *(p.name for p in op.params if p.type == "target")}
+    parts = (part for expr in _expressions(op) for part in walk(inline(expr, op.lets)))
+    asked = {part.dotted: part.name for part in parts if isinstance(part, Attr) and part.base.name in records}
+    if not asked:
+        return {}
+    known = {name: target_fields(targets[name]) for name in sorted(targets)}
+    return {name: {dotted: known[name][asked[dotted]] for dotted in sorted(asked)} for name in known}
+
+
+def _expressions(op: OpSpec) -> Iterator[Expr]:
+    yield from (fact.expr for fact in op.facts)
+    yield from (guard.check for guard in op.guards)
+    for rule in op.select:
+        yield from (rule.policies or {"": rule.want}).values()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -267,6 +267,20 @@ def test_partition_size_by_keyword_environment_and_policy(monkeypatch):
         batch.run()
 
 
+@pytest.mark.parametrize(("arch", "parts"), [("sim:gfx942", 128), ("sim:sm_90", 64), ("cpu_generic", 0)])
+def test_the_balanced_policy_asks_the_target_of_the_call(arch, parts):
+    sizes = {"num_seqs": 1, "num_heads": 8, "num_kv_heads": 8, "head_dim": HEAD_DIM, "block_size": BLOCK}
+    call = {
+        **sizes,
+        "arch": arch,
+        "dtype": "bf16",
+        "layout": "bshd",
+        "max_seq_len": 131_072,
+        "policy": "balanced",
+    }
+    assert ops.workspace_size("paged_attention", **call) == 8 * parts * (HEAD_DIM + 2) * 4
+
+
 @pytest.mark.parametrize(("group", "partition_size"), [(8, 512), (15, 512), (16, 256)])
 def test_the_split_policy_follows_the_group(group, partition_size):
     sizes = {"num_seqs": 1, "num_heads": group, "num_kv_heads": 1, "head_dim": HEAD_DIM, "block_size": BLOCK}

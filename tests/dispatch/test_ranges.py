@@ -7,7 +7,7 @@ from kgen import ops
 from kgen.diagnostics import KgenError
 from kgen.dispatch.model import Bound
 from kgen.dispatch.ranges import plan_ranges
-from kgen.dispatch.select import complete, select
+from kgen.dispatch.select import complete, on_target, select
 from kgen.semantics import INT_MAX, INT_MIN
 from tests.dispatch.test_launch import arguments, words_of
 from tests.dispatch.toy import OPERATOR, POLICY, toy_dispatcher
@@ -100,14 +100,15 @@ def test_a_default_that_asks_for_a_scalar_pins_it():
     assert ranges_of({"scale": lambda names: names["limit"] / 2}, scale=0.5)["limit"] == (513, 1024)
 
 
-def decode_ranges(max_seq_len, num_seqs):
+def decode_ranges(max_seq_len, num_seqs, policy_name=None):
     """The ranges of max_seq_len in decode with 8 heads of queries and 2 of keys."""
     policy = ops.dispatcher().policy("paged_attention")
     sizes = {"num_seqs": num_seqs, "num_heads": 8, "num_kv_heads": 2, "num_blocks": 9, "max_pages": 9}
     kinds = {"dtype": "f32", "kv_dtype": "f32", "head_dim": 64, "block_size": 16, "layout": "bshd"}
     scalars = {"softmax_scale": None, "max_seq_len": max_seq_len}
     names = complete(policy, {**sizes, **kinds, "max_seq_len": max_seq_len}, "sim:sm_90")
-    bound = Bound(names, {}, {}, scalars, frozenset(), "cpu")
+    names = on_target(policy, names, "sim:sm_90")
+    bound = Bound(names, {}, {}, scalars, frozenset(), "cpu", policy_name)
     selection = select(policy, bound, (), jit=True)
     return plan_ranges(policy, bound, selection, {})["max_seq_len"]
 
@@ -125,6 +126,18 @@ def decode_ranges(max_seq_len, num_seqs):
 )
 def test_the_ranges_of_decode(length, num_seqs, where):
     assert decode_ranges(length, num_seqs) == where
+
+
+@pytest.mark.parametrize(
+    ("length", "num_seqs", "where"),
+    [
+        (256, 1, (0, 256)),
+        (60_000, 5, (59_393, 61_440)),
+        (60_000, 132, (257, INT_MAX)),
+    ],  # 2048 a part; one pass
+)
+def test_the_ranges_of_decode_under_a_policy_that_asks_the_target(length, num_seqs, where):
+    assert decode_ranges(length, num_seqs, "balanced") == where
 
 
 def test_lengths_may_come_in_any_order(counted):

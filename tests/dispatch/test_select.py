@@ -1,10 +1,12 @@
 """How free parameters get their values: precedence, picks, and what building off changes."""
 
+from dataclasses import replace
+
 import pytest
 
 from kgen.diagnostics import KgenError
 from kgen.dispatch.model import Bound, Built
-from kgen.dispatch.select import complete, nearest_value, select
+from kgen.dispatch.select import complete, nearest_value, on_target, select
 from kgen.manifest import Entry
 from tests.dispatch.toy import BASE, POLICY, toy_dispatcher, variant_name, write_library
 
@@ -51,6 +53,14 @@ def test_at_least(group, built, jit, value, passes):
     assert selection.params["reuse"] == value
     assert selection.names["passes"] == passes
     assert (selection.kernel is not None) == (value in built)
+
+
+def test_a_target_brings_its_figures_and_the_simulator_those_of_its_target():
+    policy = replace(POLICY, targets={"gfx942": {"target.compute_units": 304}})
+    figures = {"target.compute_units": 304}
+    assert on_target(policy, {"head_dim": 8}, "gfx942") == {"head_dim": 8, "arch": "gfx942", **figures}
+    assert on_target(policy, {}, "sim:gfx942") == {"arch": "sim:gfx942", **figures}
+    assert on_target(policy, {"arch": "toy"}, "other") == {"arch": "other"}
 
 
 def test_policy_by_rule_and_by_name():

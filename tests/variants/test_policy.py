@@ -125,6 +125,35 @@ def test_partition_policy(catalog, group, seqs, length, want):
     assert (rule.default, rule.env, rule.pick) == ("vllm", "PA_PARTITION_SIZE", "exact")
 
 
+@pytest.mark.parametrize(
+    ("units", "seqs", "heads", "length", "want"),
+    [
+        (132, 1, 8, 131_072, 2048),  # 512 blocks
+        (132, 1, 8, 8192, 256),  # 256: no smaller parts
+        (132, 16, 8, 8192, 2048),
+        (132, 33, 8, 8192, 0),  # 264 rows fill 132 units twice
+        (132, 32, 8, 4096, 2048),
+        (132, 1, 8, 256, 0),
+        (304, 1, 8, 131_072, 1024),
+        (304, 2, 1, 4_000_000, 8192),  # no larger ones
+        (0, 1, 8, 131_072, 0),  # a CPU
+    ],
+)
+def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads, length, want):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    code = next(r for r in policy.select if r.param == "partition_size").policies["balanced"]
+    facts = {"num_seqs": seqs, "num_kv_heads": heads, "passes": 1, "max_seq_len": length}
+    assert evaluate(code, {**facts, "target.compute_units": units}) == want
+
+
+def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):
+    policy = compile_policy(catalog.ops["paged_attention"], catalog.targets)
+    assert from_json(Policy, to_json(policy), "policy.json").targets == policy.targets
+    assert policy.targets["sm_90"] == {"target.compute_units": 132}
+    assert policy.targets["cpu_generic"] == {"target.compute_units": 0}
+    assert compile_policy(catalog.ops["copy_blocks"], catalog.targets).targets == {}
+
+
 def test_parameters_keep_their_values_and_places(catalog):
     policy = compile_policy(catalog.ops["paged_attention"])
     params = {p.name: p for p in policy.params}
