@@ -46,7 +46,7 @@ def render(variant: Variant) -> Rendered:
 
 def _helpers(body: str) -> str:
     """The include that printed expressions need, where one of them calls a helper."""
-    return '\n#include "kgen/arith.hpp"\n' if HELPERS in body else ""
+    return '#include "kgen/arith.hpp"\n\n' if HELPERS in body else ""
 
 
 def _template(variant: Variant) -> str:
