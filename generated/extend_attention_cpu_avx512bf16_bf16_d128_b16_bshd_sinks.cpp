@@ -16,8 +16,8 @@
 // kv_indices[kv_indptr[b]] and following; the keys of its new tokens are in the pool as well, or still
 // tensors of their own, row for row like the queries.
 
-
 #include "kgen/arith.hpp"
+
 // One thread takes a tile of queries, all heads of a group together, through the keys its mask leaves it. A
 // tile of keys and values is packed once for all of its rows; then both products are matrix products.
 
