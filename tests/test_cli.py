@@ -121,7 +121,12 @@ def test_explain_rejected_names_rule_reason_and_place(capsys):
 def test_explain_rejected_asks_every_operator_that_has_the_parameters(capsys):
     assert main(["explain", "rejected", "host", "head_dim=100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [f["op"] for f in found] == ["extend_attention", "merge_states", "paged_attention", "reshape_and_cache"]
+    assert [f["op"] for f in found] == [
+        "extend_attention",
+        "merge_states",
+        "paged_attention",
+        "reshape_and_cache",
+    ]
     assert all(f["rules"][0]["rule"] == "head_dim % 8 == 0" for f in found)
 
 

@@ -145,5 +145,5 @@ def test_a_place_that_may_be_negative_brings_its_helper(attention):
     assert "kgen::expr::" not in packed["index"]("k_cache", dim="d")
     text = packed["index"]("k_cache", dim="d - e")
     assert text.startswith("kgen::expr::floor_div(d - e, 8) * a.k_cache_stride_dim")
-    assert _helpers(text) == '\n#include "kgen/arith.hpp"\n' and (include_dir() / "kgen/arith.hpp").exists()
+    assert _helpers(text) == '#include "kgen/arith.hpp"\n\n' and (include_dir() / "kgen/arith.hpp").exists()
     assert _helpers("d / 8") == ""
