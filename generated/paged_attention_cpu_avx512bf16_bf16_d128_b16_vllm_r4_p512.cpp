@@ -462,7 +462,7 @@ int check(const Args& a) {
 /// All heads go through a tile together, so that pages are read whole, and a tile is small enough for
 /// the second-level cache to hold it, the next one, and the state of the heads. Where that leaves too
 /// little to share out, a chunk is fewer heads.
-Plan plan_of(const Args& a, int64_t slots, int64_t threads) {
+Plan plan_of(const Args& a, const int32_t* lengths, int64_t slots, int64_t threads) {
   constexpr int64_t kCache = 131072;  // bytes for a tile, and for the state of a chunk
   constexpr int64_t kSlot = kSlotRows * (kQuery * sizeof(Query) + kPadded * sizeof(float));
   constexpr int64_t kToken = 2 * kHeadDim * sizeof(KV);
@@ -470,7 +470,6 @@ Plan plan_of(const Args& a, int64_t slots, int64_t threads) {
   int64_t tile = kTile;
   while (tile > kLeastTile && tile * ceil_div(widest, a.passes) * kToken > kCache) tile /= 2;
 
-  const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
   int64_t items = 0;  // of one chunk
   for (int64_t seq = 0; seq < a.num_seqs; ++seq) items += 1 + lengths[seq] / kPartition;
   int64_t width = widest;
@@ -488,7 +487,7 @@ KGEN_EXPORT int paged_attention_cpu_avx512bf16_bf16_d128_b16_vllm_r4_p512(const 
   const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
   const int64_t threads = max<int64_t>(1, a.num_threads);
   const int64_t slots = a.num_kv_heads * a.passes;
-  const Plan plan = plan_of(a, slots, threads);
+  const Plan plan = plan_of(a, lengths, slots, threads);
   constexpr int64_t kPart = kPartition;
   const Line line(lengths, a.num_seqs, kPart, plan.tile, slots / plan.width);
   const int64_t units = line.units();

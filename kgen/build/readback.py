@@ -87,13 +87,16 @@ def _amd(metadata: Mapping[str, Any], symbol: str) -> dict[str, int]:
     if not kernels:
         return {}
     kernel = kernels[0]
+    scratch = kernel.get(".private_segment_fixed_size", 0)
+    # without scratch, scalars have moved to lanes of a vector register and never leave the chip
+    scalars = kernel.get(".sgpr_spill_count", 0) if scratch else 0
     return {
         "vgpr": kernel.get(".vgpr_count", 0),
         "agpr": kernel.get(".agpr_count", 0),
         "sgpr": kernel.get(".sgpr_count", 0),
         "lds_bytes": kernel.get(".group_segment_fixed_size", 0),
-        "scratch_bytes": kernel.get(".private_segment_fixed_size", 0),
-        "spills": kernel.get(".vgpr_spill_count", 0) + kernel.get(".sgpr_spill_count", 0),
+        "scratch_bytes": scratch,
+        "spills": kernel.get(".vgpr_spill_count", 0) + scalars,
         "wave": kernel.get(".wavefront_size", 0),
     }
 

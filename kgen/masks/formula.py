@@ -30,7 +30,8 @@ from kgen.syntax.ast import (
 )
 
 KEY, QUERY = "kv", "q"
-_REAL_CALLS = frozenset({"float", "sqrt", "exp", "exp2", "log", "log2", "tanh"})
+REAL_CALLS = frozenset({"float", "sqrt", "exp", "exp2", "log", "log2", "tanh"})
+"""Functions that give floats."""
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -108,7 +109,7 @@ class _Reader:
         return _any([holds, fails])
 
     def _link(self, op: str, left: Expr, right: Expr) -> Formula:
-        if not (self._is_whole(left) and self._is_whole(right)):
+        if not (is_whole(left, self._floats) and is_whole(right, self._floats)):
             return UNKNOWN
         above = plus(linear(left), scaled(linear(right), -1))
         below = scaled(above, -1)
@@ -126,14 +127,15 @@ class _Reader:
                 return _all([_at_least(above), _at_least(below)])
         return _any([_at_least(plus(above, one)), _at_least(plus(below, one))])
 
-    def _is_whole(self, expr: Expr) -> bool:
-        """Whether a number is made of ints alone."""
-        return not names_of(expr) & self._floats and not any(
-            isinstance(node, Float | Bool)
-            or (isinstance(node, Binary) and node.op == "/")
-            or (isinstance(node, Call) and node.function in _REAL_CALLS)
-            for node in walk(expr)
-        )
+
+def is_whole(expr: Expr, floats: frozenset[str]) -> bool:
+    """Whether a number is made of ints alone. `floats` are the names that hold floats."""
+    return not names_of(expr) & floats and not any(
+        isinstance(node, Float | Bool)
+        or (isinstance(node, Binary) and node.op == "/")
+        or (isinstance(node, Call) and node.function in REAL_CALLS)
+        for node in walk(expr)
+    )
 
 
 def _at_least(total: Sum, depth: int = 0) -> Formula:

@@ -8,18 +8,19 @@ by absolute positions. `templates/cpu/variant.j2` and its like make that struct.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgen.algebra.bounds import Bounds
 from kgen.algebra.simplify import simplify
 from kgen.manifest import VariantArg
+from kgen.masks.formula import REAL_CALLS, is_whole
 from kgen.masks.regions import BOUNDS, KV_BEGIN, KV_END, regions
 from kgen.masks.segments import TILE, bounds_of, segments
 from kgen.masks.spread import Q_HIGH, Q_LOW
 from kgen.render.cpp import print_cpp
 from kgen.render.index import Place, place_of
 from kgen.spec.model import VariantSpec
-from kgen.syntax.ast import Bool, Compare, Expr, Index, Int, Name, names_of, rebuild, substitute
+from kgen.syntax.ast import Bool, Call, Compare, Expr, Index, Int, Name, names_of, rebuild, substitute
 from kgen.variants.policy import rule_of
 
 STRUCT = "v"
@@ -54,10 +55,24 @@ class Loop:
 
 @dataclass(frozen=True)
 class Loops:
-    """The segments of a tile of queries: `steps` to be declared first, then the loops in order."""
+    """The segments of a tile of queries: `steps` to be declared first, then the loops in order.
+
+    `everything`: one loop over all the keys there are, each of which every query sees."""
 
     steps: tuple[Line, ...]
     segments: tuple[Loop, ...]
+    everything: bool
+
+    @property
+    def runs(self) -> tuple[Loop, ...]:
+        """The segments with those that follow on each other joined, for a kernel that tests every pair."""
+        found: list[Loop] = []
+        for one in self.segments:
+            if found and found[-1].end == one.begin:
+                found[-1] = Loop(found[-1].begin, one.end, found[-1].full and one.full)
+            else:
+                found.append(one)
+        return tuple(found)
 
 
 class Masks:
@@ -95,7 +110,7 @@ class Masks:
         if self._variant.score is None:
             return ""
         places = {"q": place_of(q), "kv": place_of(kv), "head": place_of(head), "batch": place_of(batch)}
-        expr = self._placed(self._variant.score, {**places, "s": Name(s)})
+        expr = self._real(self._placed(self._variant.score, {**places, "s": Name(s)}), self._floats | {s})
         bounds = self._bounds(places)
         return print_cpp(simplify(expr, bounds, self._floats | {s}), bounds, real="float")
 
@@ -127,10 +142,12 @@ class Masks:
         def text(expr: Expr) -> str:
             return print_cpp(simplify(self._placed(expr, places), limits), limits)
 
-        return Loops(
-            tuple(Line(step.name, text(step.value)) for step in found.steps),
-            tuple(Loop(text(one.begin), text(one.end), one.full) for one in found.segments),
-        )
+        steps = tuple(Line(step.name, text(step.value)) for step in found.steps)
+        loops = tuple(Loop(text(one.begin), text(one.end), one.full) for one in found.segments)
+        values = {line.name: line.text for line in steps}
+        all_keys = Loop(text(KV_BEGIN), text(KV_END), full=True)
+        resolved = tuple(replace(one, end=values.get(one.end, one.end)) for one in loops)
+        return Loops(steps, loops, resolved == (all_keys,))
 
     def _placed(self, expr: Expr, places: Mapping[str, Expr]) -> Expr:
         """Positions and arguments by what they are in C++."""
@@ -144,6 +161,14 @@ class Masks:
             return rebuild(part, change)
 
         return change(expr)
+
+    def _real(self, expr: Expr, floats: frozenset[str]) -> Expr:
+        """Ints as floats where a function of floats takes them: not every target computes it in double."""
+        inner = rebuild(expr, lambda part: self._real(part, floats))
+        if isinstance(inner, Call) and inner.function in REAL_CALLS - {"float"}:
+            args = (Call("float", (arg,)) if is_whole(arg, floats) else arg for arg in inner.args)
+            return Call(inner.function, tuple(args))
+        return inner
 
     def _bounds(self, places: Mapping[str, Expr]) -> Bounds:
         """Keys, heads and sequences are not negative; what divides is above 0."""
