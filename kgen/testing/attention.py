@@ -14,7 +14,9 @@ from kgen.layout import Layout
 from kgen.reference import known_order
 from kgen.testing import tolerance
 from kgen.testing.case import Case, Expected, Fault, Inputs
+from kgen.testing.masks import mask_of, noting, score_of
 from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache, place_output
+from kgen.testing.values import draw_args, placed_args, variant_of
 
 SPARE_PAGES = 3
 """Pages of the pool that no row uses."""
@@ -50,7 +52,11 @@ class PagedAttention:
             "seq_lens": place(torch.tensor(values["seq_lens"], dtype=torch.int32), form, garbage),
         }
         longest = max(values["seq_lens"], default=0) + form.slack
-        return Inputs(case, placed, {"softmax_scale": float(values["softmax_scale"]), "max_seq_len": longest})
+        sizes = {"head": heads, "batch": seqs, "q": seqs, "kv": longest}
+        arrays, singles = draw_args(variant_of(case), sizes, values["seq_lens"], generator, garbage)
+        placed |= {name: place(array, form, garbage) for name, array in arrays.items()}
+        scalars = {"softmax_scale": float(values["softmax_scale"]), "max_seq_len": longest, **singles}
+        return Inputs(case, placed, scalars)
 
     def run(self, inputs: Inputs) -> None:
         params = inputs.case.variant.params
@@ -69,17 +75,21 @@ class PagedAttention:
             partition_size=int(params["partition_size"]),
             reuse_kv_times=int(params["reuse_kv_times"]),
             variant=str(params["variant"]),
+            variant_args=placed_args(inputs),
             arch=str(params["arch"]),
         )
 
     def expect(self, inputs: Inputs) -> Mapping[str, Expected]:
-        exact, lse = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"])
-        magnitude, _ = _oracle(inputs, inputs["q"], inputs["k_cache"], inputs["v_cache"].abs())
+        bent = torch.zeros(inputs["q"].shape[:2], dtype=torch.float64)
+        exact, lse = _oracle(inputs, inputs["v_cache"], bent)
+        magnitude, _ = _oracle(inputs, inputs["v_cache"].abs())
         relative = tolerance.weight_error(
             int(inputs.case.variant.params["head_dim"]),
             int(inputs.scalars["max_seq_len"]),
             _logit_size(inputs),
         )
+        if variant_of(inputs.case).score is not None:
+            relative = relative + tolerance.score_error(bent)
         dtype = inputs["out"].dtype
         weights = tolerance.ROUNDOFF[dtype] if inputs.case.variant.lets.get("matrix") else 0.0
         bound = tolerance.output_bound(exact, relative.unsqueeze(-1), magnitude, dtype, weights=weights)
@@ -149,15 +159,20 @@ def layout_of(case: Case) -> Layout:
     return case.variant.op.layouts[str(case.variant.params["layout"])]
 
 
-def _oracle(inputs: Inputs, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> tuple[Tensor, Tensor]:
+def _oracle(inputs: Inputs, v_cache: Tensor, bent: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """O and LSE; `bent` [rows, heads] gets the sizes of logits."""
+    spec, args = variant_of(inputs.case), placed_args(inputs)
+    mask, score = mask_of(spec, args), score_of(spec, args)
     return reference.paged_attention(
-        q,
-        k_cache,
+        inputs["q"],
+        inputs["k_cache"],
         v_cache,
         inputs["block_table"],
         inputs["seq_lens"],
         float(inputs.scalars["softmax_scale"]),
         layout_of(inputs.case),
+        mask=mask,
+        score=score if bent is None else noting(mask, score, bent),
     )
 
 

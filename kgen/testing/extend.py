@@ -14,7 +14,7 @@ from kgen.reference import known_order
 from kgen.testing import tolerance
 from kgen.testing.attention import draw_pages, draw_table, layout_of, logit_size
 from kgen.testing.case import Case, Expected, Fault, Inputs
-from kgen.testing.masks import mask_of, score_of
+from kgen.testing.masks import mask_of, noting, score_of
 from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache, place_output
 from kgen.testing.values import draw_args, placed_args, variant_of
 
@@ -164,15 +164,6 @@ def _oracle(inputs: Inputs, *, absolute: bool = False, sizes: _Sizes | None = No
     spec, args = variant_of(inputs.case), placed_args(inputs)
     mask, score = mask_of(spec, args), score_of(spec, args)
     v_new = _optional(inputs, "v_new")
-
-    def noted(at: reference.Point) -> Tensor:
-        logits = at.s if score is None else score(at)
-        if sizes is not None and at.s.numel():
-            seen = torch.ones_like(logits, dtype=torch.bool) if mask is None else mask(at)
-            rows = at.row.flatten()
-            sizes.bent[rows] = logits.abs().masked_fill(~seen, 0.0).amax(-1).T
-        return logits
-
     found = reference.extend_attention(
         inputs["q"],
         inputs["k_cache"],
@@ -186,7 +177,7 @@ def _oracle(inputs: Inputs, *, absolute: bool = False, sizes: _Sizes | None = No
         k_new=_optional(inputs, "k_new"),
         v_new=v_new.abs() if absolute and v_new is not None else v_new,
         mask=mask,
-        score=noted,
+        score=score if sizes is None else noting(mask, score, sizes.bent),
     )
     if sizes is not None:
         _note_terms(inputs, sizes)

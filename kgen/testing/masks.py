@@ -55,6 +55,19 @@ def _callable(expr: Expr, args: Mapping[str, Value]) -> Callable[[reference.Poin
     return at
 
 
+def noting(mask: reference.Mask | None, score: reference.Score | None, sizes: Tensor) -> reference.Score:
+    """The score, which writes to sizes [rows, heads] how large the visible logits get."""
+
+    def at(point: reference.Point) -> Tensor:
+        logits = point.s if score is None else score(point)
+        if logits.numel():
+            seen = torch.ones_like(logits, dtype=torch.bool) if mask is None else mask(point)
+            sizes[point.row.flatten()] = logits.abs().masked_fill(~seen, 0.0).amax(-1).T
+        return logits
+
+    return at
+
+
 def positions(point: reference.Point) -> Mapping[str, Value]:
     """The names of positions, and of the rows that arrays over q and kv are indexed by."""
     return {

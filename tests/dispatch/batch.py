@@ -41,8 +41,8 @@ class Batch:
     def run(self, **options):
         return ops.paged_attention(*self.tensors(), **{"max_seq_len": self.max_seq_len, **options})
 
-    def expected(self, scale=HEAD_DIM**-0.5):
-        return reference.paged_attention(*self.tensors(), scale, BSHD)
+    def expected(self, scale=HEAD_DIM**-0.5, **masks):
+        return reference.paged_attention(*self.tensors(), scale, BSHD, **masks)
 
 
 def close(got, expected, tolerance=3e-6):

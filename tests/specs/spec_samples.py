@@ -34,7 +34,11 @@ Axes = Mapping[str, Sequence[Scalar]]
 CACHE: Axes = {"dtype": DTYPES, "head_dim": HEAD_DIMS, "block_size": BLOCK_SIZES, "layout": LAYOUTS}
 ATTENTION: Axes = {**CACHE, "partition_size": (0, 256, 512)}
 SMALL: Mapping[str, Axes] = {
-    "paged_attention": {**ATTENTION, "reuse_kv_times": (1, 3, 4, 8, 16)},
+    "paged_attention": {
+        **ATTENTION,
+        "reuse_kv_times": (1, 3, 4, 8, 16),
+        "variant": ("causal", "sliding", "document", "softcap", "alibi"),
+    },
     "extend_attention": {
         "dtype": DTYPES,
         "head_dim": (40, 128),
@@ -48,7 +52,11 @@ SMALL: Mapping[str, Axes] = {
     "swap_blocks": {},
 }
 LARGE: Mapping[str, Axes] = {
-    "paged_attention": {**ATTENTION, "reuse_kv_times": (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128)},
+    "paged_attention": {
+        **ATTENTION,
+        "reuse_kv_times": (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128),
+        "variant": MASKS,
+    },
     "extend_attention": {**CACHE, "variant": MASKS},
     "merge_states": {"dtype": DTYPES, "head_dim": HEAD_DIMS},
     "reshape_and_cache": CACHE,
