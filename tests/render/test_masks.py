@@ -63,6 +63,28 @@ def test_one_query_needs_no_test_of_a_mask_that_is_known():
         assert all(segment.full for segment in loops.segments) == (name != "document"), name
 
 
+def test_neighbours_join_to_runs():
+    loops = Masks(shared()["sinks"]).segments(q_lo="lo", q_hi="hi", kv_end="n", tile=64)
+    assert len(loops.segments) == 5
+    ends = [(run.begin, run.end, run.full) for run in loops.runs]
+    assert ends == [("0", "keys_end", False), ("keys_begin", "keys_end_2", False)]
+
+
+def test_one_query_may_see_every_key():
+    everything = {
+        name
+        for name, mask in shared().items()
+        if Masks(mask).segments(q_lo="n - 1", q_hi="n - 1", kv_end="n").everything
+    }
+    assert everything == {"none", "causal", "prefix_lm", "softcap", "alibi"}
+
+
+def test_functions_of_floats_take_floats(tmp_path: Path):
+    """Not every target has them in double."""
+    score = masks_of(tmp_path, "{score: s - log2(1 + q - kv) * exp(s)}").score(s="x", **PLACES)
+    assert score == "x - kgen::expr::log2(float(q - token + 1)) * kgen::expr::exp(x)"
+
+
 def test_a_place_may_have_the_name_of_an_argument():
     loops = Masks(shared()["prefix_lm"]).segments(q_lo="q", q_hi="q", kv_end="n", kv_begin="prefix")
     assert loops.segments[0].begin == "prefix"
@@ -151,3 +173,21 @@ def test_compiled_loops_are_those_of_the_evaluator(compiled: Path):
             lines.append(" ".join(map(str, (number, low, high, begin, end, *plain))))
     run = subprocess.run([compiled], input="\n".join(lines), capture_output=True, text=True, check=True)
     assert [line.split() for line in run.stdout.splitlines()] == wanted
+
+
+def test_tanh_is_right_to_a_few_units(tmp_path: Path):
+    source, made = tmp_path / "tanh.cpp", tmp_path / "tanh"
+    source.write_text(
+        "#include <cstdio>\n#include <kgen/arith.hpp>\n"
+        'int main() { float x; while (std::scanf("%f", &x) > 0)\n'
+        '  std::printf("%a\\n", kgen::expr::tanh(x)); }\n'
+    )
+    subprocess.run(
+        ["g++", "-std=c++17", "-O2", f"-I{include_dir()}", str(source), "-o", str(made)], check=True
+    )
+    x = np.concatenate([np.geomspace(1e-6, 40, 4000), [0.0, np.inf]]).astype(np.float32)
+    x = np.concatenate([x, -x])
+    run = subprocess.run([made], input="\n".join(map(str, x)), capture_output=True, text=True, check=True)
+    got = np.array([float.fromhex(line) for line in run.stdout.split()])
+    want = np.tanh(x.astype(np.float64))
+    assert (np.abs(got - want) <= 4 * 2.0**-24 * np.abs(want)).all()
