@@ -38,8 +38,11 @@ class _Calls(dict[str, Callable[..., bool]]):
 
 
 CALLS = _Calls()
-_VARIANT_CALLS: dict[tuple[str, str], tuple[VariantRule, Callable[..., bool]]] = {}
+_Chosen = tuple[VariantRule, Callable[..., bool]]
+_VARIANT_CALLS: dict[tuple[str, str], _Chosen] = {}
 """Callers by operator and variant, of calls that choose one."""
+_SHIPPED_CALLS: dict[tuple[str, str | None], _Chosen] = {}
+"""The same by the name a call gives, of variants that no build can change."""
 
 
 def install(compiler: Callable[[], Compiler]) -> None:
@@ -68,6 +71,7 @@ def reset() -> None:
         _dispatcher = None
         CALLS.clear()
         _VARIANT_CALLS.clear()
+        _SHIPPED_CALLS.clear()
 
 
 def check() -> None:
@@ -99,16 +103,26 @@ def _call_variant(
     name: str, variant: str | None, variant_args: Mapping[str, Any], arguments: Sequence[Any]
 ) -> bool:
     """Launch with the arguments of the variant in their places; False as a caller answers it."""
+    rule, caller = _SHIPPED_CALLS.get((name, variant)) or _choose(name, variant)
+    if not (rule.args or variant_args):
+        return caller(*arguments)
+    arrays, singles = ordered(name, rule, variant_args)
+    return caller(*_placed(OPERATORS[name], arguments, arrays, singles))
+
+
+def _choose(name: str, variant: str | None) -> _Chosen:
+    """The variant of a call, and the caller for it. Raises KgenError (K516, K524)."""
     rule = dispatcher().rule(name, variant)
     if rule is None:
         raise fault("K516", f"{name} has no variants")
-    arrays, singles = ordered(name, rule, variant_args)
     with _lock:
         held = _VARIANT_CALLS.get((name, rule.name))
         if held is None or held[0] is not rule:
             caller = dispatcher().caller(operator_with(OPERATORS[name], rule))
             held = _VARIANT_CALLS[name, rule.name] = rule, caller
-    return held[1](*_placed(OPERATORS[name], arguments, arrays, singles))
+        if rule in dispatcher().policy(name).variants:
+            _SHIPPED_CALLS[name, variant] = held
+    return held
 
 
 def _placed(

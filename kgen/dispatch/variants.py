@@ -97,18 +97,18 @@ def ordered(op: str, rule: VariantRule, given: Mapping[str, Any]) -> tuple[list[
     Raises KgenError for names the variant does not have (K516), for what is missing or of the wrong kind
     (K510), and for single values that break a guard (K515); shapes and dtypes are left to binding.
     """
-    found = Collector()
-    names = [arg.name for arg in rule.args]
-    declared = f"arguments of {rule.name}: {', '.join(map(str, rule.args)) or 'none'}"
-    for name in given:
-        if name not in names:
-            found.add("K516", f"{op}: {rule.name} takes no argument '{name}'", hint=declared)
+    arrays: list[Any] = []
+    singles: dict[str, Scalar] = {}
     for arg in rule.args:
-        if given.get(arg.name) is None:
-            found.add("K510", f"{op}: the variant {rule.name} needs {arg.name}", hint=declared)
-    found.check()
-    arrays = [_array(op, arg, given[arg.name], declared) for arg in rule.args if arg.axis]
-    singles = {arg.name: _single(op, arg, given[arg.name], declared) for arg in rule.args if not arg.axis}
+        value = given.get(arg.name)
+        if value is None:
+            raise _misnamed(op, rule, given)
+        if arg.axis:
+            arrays.append(_array(op, arg, value, rule))
+        else:
+            singles[arg.name] = _single(op, arg, value, rule)
+    if len(given) > len(rule.args):
+        raise _misnamed(op, rule, given)
     for guard in rule.guards:
         if not evaluate(guard.check, singles):
             values = ", ".join(f"{n} = {singles[n]}" for n in sorted(codes.names_in(guard.check)))
@@ -116,27 +116,45 @@ def ordered(op: str, rule: VariantRule, given: Mapping[str, Any]) -> tuple[list[
     return arrays, list(singles.values())
 
 
-def _array(op: str, arg: VariantArg, value: Any, declared: str) -> torch.Tensor:
+def _misnamed(op: str, rule: VariantRule, given: Mapping[str, Any]) -> KgenError:
+    """Every name that a call lacks, or has too many."""
+    found, declared = Collector(), _declared(rule)
+    for name in given.keys() - {arg.name for arg in rule.args}:
+        found.add("K516", f"{op}: {rule.name} takes no argument '{name}'", hint=declared)
+    for arg in rule.args:
+        if given.get(arg.name) is None:
+            found.add("K510", f"{op}: the variant {rule.name} needs {arg.name}", hint=declared)
+    return KgenError(found.diagnostics)
+
+
+def _declared(rule: VariantRule) -> str:
+    return f"arguments of {rule.name}: {', '.join(map(str, rule.args)) or 'none'}"
+
+
+def _array(op: str, arg: VariantArg, value: Any, rule: VariantRule) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
-    raise _wrong(op, arg, f"a tensor, one value for each {arg.axis}", value, declared)
+    raise _wrong(op, arg, f"a tensor, one value for each {arg.axis}", value, rule)
 
 
-def _single(op: str, arg: VariantArg, value: Any, declared: str) -> Scalar:
+def _single(op: str, arg: VariantArg, value: Any, rule: VariantRule) -> Scalar:
+    if type(value) is float and arg.kind == "float":
+        return value
     wanted = "an integer" if arg.kind == "int" else "a number"
     try:
         if isinstance(value, bool | str):
             raise TypeError
         number: Scalar = operator_index(value) if arg.kind == "int" else float(value)
     except (TypeError, ValueError, RuntimeError):
-        raise _wrong(op, arg, wanted, value, declared) from None
+        raise _wrong(op, arg, wanted, value, rule) from None
     if isinstance(number, int) and not -INT_LIMIT <= number < INT_LIMIT:
-        raise fault("K510", f"{op}: {arg.name} is {number}; it must fit 32 bits", declared)
+        raise fault("K510", f"{op}: {arg.name} is {number}; it must fit 32 bits", _declared(rule))
     return number
 
 
-def _wrong(op: str, arg: VariantArg, wanted: str, value: Any, declared: str) -> KgenError:
-    return fault("K510", f"{op}: {arg.name} must be {wanted}, found {type(value).__name__}", declared)
+def _wrong(op: str, arg: VariantArg, wanted: str, value: Any, rule: VariantRule) -> KgenError:
+    message = f"{op}: {arg.name} must be {wanted}, found {type(value).__name__}"
+    return fault("K510", message, _declared(rule))
 
 
 # ---- Through torch's dispatcher, whose schemas know no mapping ------------------------------------------
