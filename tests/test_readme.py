@@ -19,13 +19,18 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def test_the_example_computes_attention():
-    (example,) = blocks("python")
+def test_the_examples_compute_attention():
+    decode, extend = blocks("python")
     names: dict[str, torch.Tensor] = {}
-    exec(compile(example, "README.md", "exec"), names)
+    exec(compile(decode, "README.md", "exec"), names)
     exact, lse = reference.attention(names["q"], names["key"], names["value"], 128**-0.5, mask=None)
     torch.testing.assert_close(names["out"].double(), exact, rtol=2e-2, atol=2e-3)
     torch.testing.assert_close(names["lse"].double(), lse.double(), rtol=1e-3, atol=1e-3)
+
+    exec(compile(extend, "README.md", "exec"), names)
+    keys, values = (torch.cat([names[name], names[f"new_{name}"]]) for name in ("key", "value"))
+    exact, _ = reference.attention(names["new_q"], keys, values, 128**-0.5)
+    torch.testing.assert_close(names["new_out"].double(), exact, rtol=2e-2, atol=2e-3)
 
 
 def test_the_example_of_a_build_expands(tmp_path, capsys):
