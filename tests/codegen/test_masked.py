@@ -1,4 +1,4 @@
-"""What real compilers make of decode under masks and scores: what is computed for a pair needs registers too."""
+"""What real compilers make of decode under masks and scores, which need registers for each pair."""
 
 import pytest
 
