@@ -41,6 +41,7 @@ def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, h
     )
     entry = built(made)
     assert entry.resources["spills"] == entry.resources["scratch_bytes"] == 0
+    assert entry.resources["registers"] <= made.lets["registers"]
     assert entry.launch.block == 4 * 32 and entry.launch.then.block == 256
     found = census(inner_loop(entry, entry.symbol, "nvidia").own, "nvidia")
     assert found["matrix"] == head_dim // 8 + head_dim // 8  # products of 16 x 8 x 16: scores, then values

@@ -1,5 +1,7 @@
 """What the simulator computes and counts."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -33,6 +35,14 @@ def test_the_portable_switch_gives_the_same(compiled):
     assert fast.call("exchanges", one).code == portable.call("exchanges", other).code == 0
     assert one.equal(other) and one.any()
     assert portable.call("skips_a_barrier", one).message == fast.call("skips_a_barrier", one).message
+
+
+def test_a_kernel_that_rests_holds_no_stacks(kernels):
+    """A process has 65,530 mappings, and a block's stacks with their guards are 512 of them."""
+    maps = Path("/proc/self/maps")
+    before = len(maps.read_text().splitlines())
+    assert kernels.call("exchanges", torch.zeros(256, 8)).code == 0
+    assert len(maps.read_text().splitlines()) < before + 100
 
 
 def test_bytes_of_a_wave_count_once_until_it_meets(kernels):

@@ -53,6 +53,7 @@ int run(const int64_t* words, int64_t abi, int64_t abi_error, int64_t fault_erro
   traffic().reset();
   reported = error;
   kernels(args);
+  machine().release();
   int64_t found[4] = {fault_error, fault.block, fault.thread, fault.line};
   if (fault.found) {
     fprintf(stderr, "kgen sim: %s\n", fault.message.chars);

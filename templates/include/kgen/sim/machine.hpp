@@ -60,8 +60,14 @@ class Machine {
   int64_t blocks_run = 0;
   Fault fault{};
 
-  ~Machine() {
+  ~Machine() { release(); }
+
+  // Gives the stacks back: with their guards they are two mappings a thread, of which a process has only so
+  // many for all the kernels it has loaded.
+  void release() {
     if (stacks_ != nullptr) munmap(stacks_, capacity_ * kStackBytes);
+    stacks_ = nullptr;
+    capacity_ = 0;
   }
 
   int lane() const { return current % kWaveLanes; }
@@ -118,7 +124,7 @@ class Machine {
 
   // Address space only, until it is used; the lowest page of each stack is a guard.
   void map_stacks(int count) {
-    if (stacks_ != nullptr) munmap(stacks_, capacity_ * kStackBytes);
+    release();
     void* memory =
         mmap(nullptr, count * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) out_of_memory("the stacks of a block");
