@@ -8,6 +8,19 @@ from tests.codegen.disassembly import built, has_nvcc, inner_loop, variant
 pytestmark = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 
 
+def decode(arch, dtype, head_dim):
+    """A variant of the matrix form, in parts."""
+    return variant(
+        arch,
+        dtype=dtype,
+        head_dim=head_dim,
+        block_size=16,
+        layout="bhsd",
+        reuse_kv_times=8,
+        partition_size=512,
+    )
+
+
 @pytest.mark.parametrize(("layout", "reuse"), [("bshd", 16), ("vllm", 5)])
 def test_the_largest_reuse_of_a_layout_fits_the_registers(layout, reuse):
     made = variant(
@@ -29,20 +42,18 @@ def test_the_largest_reuse_of_a_layout_fits_the_registers(layout, reuse):
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("dtype", "head_dim"), [("f16", 64), ("bf16", 128)])
-def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, head_dim):
-    made = variant(
-        arch,
-        dtype=dtype,
-        head_dim=head_dim,
-        block_size=16,
-        layout="bhsd",
-        reuse_kv_times=8,
-        partition_size=512,
-    )
+def test_decode_and_combine_take_what_was_planned(arch, dtype, head_dim):
+    made = decode(arch, dtype, head_dim)
     entry = built(made)
     assert entry.resources["spills"] == entry.resources["scratch_bytes"] == 0
     assert entry.resources["registers"] <= made.lets["registers"]
     assert entry.launch.block == 4 * 32 and entry.launch.then.block == 256
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("dtype", "head_dim"), [("f16", 64), ("bf16", 128)])
+def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, head_dim):
+    entry = built(decode(arch, dtype, head_dim))
     found = census(inner_loop(entry, entry.symbol, "nvidia").own, "nvidia")
     assert found["matrix"] == head_dim // 8 + head_dim // 8  # products of 16 x 8 x 16: scores, then values
     assert found["load_16"] == head_dim // 8  # 16 tokens of keys and of values, 32 lanes a load
