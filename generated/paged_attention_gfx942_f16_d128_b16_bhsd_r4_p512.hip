@@ -70,7 +70,7 @@ constexpr int kVector = 8;  // elements in 16 bytes
 constexpr int kQueries = 16;
 constexpr int kTile = 16;
 constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
-constexpr int kBlockTokens = kWaves * kTile;
+[[maybe_unused]] constexpr int kBlockTokens = kWaves * kTile;
 constexpr int kScoreTiles = 1;     // accumulators of scores in a tile
 constexpr int kScores = 4;         // scores a lane has of each
 constexpr int kSlots = 1;          // query rows they are of
@@ -546,6 +546,7 @@ KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
   const int64_t out_row = seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head;
 
   const int thread = kgen::thread_id();
+  const int wave = kgen::wave_id();
   const int team = thread / kShares;
   const int dim = thread % kShares * kShare;  // the first of this thread's share
   RowState merged = {kgen::kMinusInfinity, 0.0f};
@@ -570,7 +571,7 @@ KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
     if (thread < count) own = {max_logits.load(max_row + from + thread), exp_sums.load(sum_row + from + thread)};
     const float top = kgen::lanes_max<1, kgen::kWave>(own.max);
     if (from > 0) kgen::block_sync();
-    if (kgen::lane_id() == 0) tops.store(kgen::wave_id(), top);
+    if (kgen::lane_id() == 0) tops.store(wave, top);
     kgen::block_sync();
     float seen = merged.max;
     KGEN_UNROLL

@@ -175,6 +175,10 @@ KERNEL(shuffles_with_half_a_wave) {
   if (t() % 64 < 32) kgen::shuffle(1.0f, 0);  // FAULT
 }
 
+KERNEL(asks_for_its_wave_in_one_lane) {
+  if (t() % 64 == 0) kgen::wave_id();  // FAULT
+}
+
 KERNEL(shuffles_a_different_number_of_times) {
   for (int i = 0; i < 1 + t() % 2; ++i) kgen::shuffle_xor<1>(1.0f);  // FAULT
 }

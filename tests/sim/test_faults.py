@@ -28,6 +28,7 @@ CASES = {  # kernel: (block, thread or None for any, part of the message)
     "leaves_before_a_barrier": (0, 0, "divergent block_sync: thread 127 is at the end of the kernel"),
     "waits_at_two_barriers": (0, 0, "divergent block_sync: thread 64 is at block_sync, line"),
     "shuffles_with_half_a_wave": (0, 0, "divergent shuffle: thread 32 is at the end of the kernel"),
+    "asks_for_its_wave_in_one_lane": (0, 0, "divergent wave_id: thread 1 is at the end of the kernel"),
     "shuffles_a_different_number_of_times": (
         0,
         1,

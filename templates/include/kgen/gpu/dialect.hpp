@@ -15,7 +15,8 @@
 //   Vec<T, N>                                      N values; up to 16 bytes of them move as one access
 //   f16, bf16, to_float(x), from_float<T>(x)       storage types; arithmetic is in float
 //
-//   thread_id() lane_id() wave_id() block_x() block_y() block_z()      kWave lanes are one wave
+//   thread_id() lane_id() block_x() block_y() block_z()                kWave lanes are one wave
+//   wave_id()                                      all lanes of the wave take part
 //   block_sync()                                   barrier of the block; orders LDS
 //   wave_sync()                                    orders LDS among the lanes of a wave
 //   shuffle(x, lane) shuffle_xor<Mask>(x) ballot(p) uniform(i)          all lanes of the wave take part

@@ -40,7 +40,6 @@ inline float max(float a, float b) { return __builtin_fmaxf(a, b); }
 
 inline int thread_id() { return sim::machine().current; }
 inline int lane_id() { return sim::machine().lane(); }
-inline int wave_id() { return sim::machine().current / kWave; }
 inline int block_x() { return static_cast<int>(sim::machine().block.x); }
 inline int block_y() { return static_cast<int>(sim::machine().block.y); }
 inline int block_z() { return static_cast<int>(sim::machine().block.z); }
@@ -107,6 +106,11 @@ inline int uniform(int x, Where where = here()) {
   const int first = sim::Meeting<int>(x, "uniform", where).of(0);
   if (first != x) sim::machine().stop(where, "uniform: lane 0 has %d, this lane %d", first, x);
   return x;
+}
+
+// Lanes meet here too: on a chip the number comes from one of them.
+inline int wave_id(Where where = here()) {
+  return sim::Meeting<int>(sim::machine().current / kWave, "wave_id", where).of(0);
 }
 
 }  // namespace kgen
