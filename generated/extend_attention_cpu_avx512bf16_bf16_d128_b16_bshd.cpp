@@ -106,7 +106,7 @@ template <class F>
 void for_each_segment([[maybe_unused]] const Variant& v, [[maybe_unused]] int64_t q_lo,
                       [[maybe_unused]] int64_t q_hi, [[maybe_unused]] int64_t kv_end, F f) {
   const int64_t keys_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_hi + 1));
-  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / 64 * 64;
+  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / kTokens * kTokens;
   f(Segment{0, full_end, true});
   f(Segment{full_end, keys_end, false});
 }
@@ -155,7 +155,7 @@ void begin_tile(const Args& a, const QueryTile& tile, bool negative, const Work&
   }
 }
 
-/// Makes logits in base 2 of a row's dot products: scaled, -inf where the key is hidden.
+/// Makes logits in base 2 of a row's dot products; -inf where the key is hidden.
 template <bool kFull>
 KGEN_NOINLINE void bend(const Args& a, const QueryTile& tile, int64_t row, const KeyTile& keys, float scale,
                         float* s) {
@@ -170,7 +170,7 @@ KGEN_NOINLINE void bend(const Args& a, const QueryTile& tile, int64_t row, const
   }
 }
 
-/// Takes a tile of keys into the state of R rows from `row` on. scale: of dot products, with log2(e).
+/// Takes a tile of keys into the state of R rows from `row` on; scale: of dot products, with log2(e).
 template <int R>
 KGEN_NOINLINE void step([[maybe_unused]] const Args& a, [[maybe_unused]] const QueryTile& tile, int64_t row,
                         const KeyTile& keys, float scale, const Work& work) {
@@ -223,8 +223,12 @@ void finish_tile(const Args& a, const QueryTile& tile, const Work& work) {
     const float* o = work.o + r * kPadded;
     T* out = pointer<T>(a.out) + row * a.out_stride_row + head * a.out_stride_head;
     for (int b = 0; b < kFull; ++b) Block<T>::store(out + b * kBlock, load_pair(o + b * kBlock) * scale);
-    if constexpr (kTail > 0) Block<T>::template store<kTail>(out + kFull * kBlock, load_pair(o + kFull * kBlock) * scale);
-    if (float* lse = pointer<float>(a.lse)) lse[row * a.lse_stride_row + head] = natural_lse(work.m[r], work.l[r]);
+    if constexpr (kTail > 0) {
+      Block<T>::template store<kTail>(out + kFull * kBlock, load_pair(o + kFull * kBlock) * scale);
+    }
+    if (float* lse = pointer<float>(a.lse)) {
+      lse[row * a.lse_stride_row + head] = natural_lse(work.m[r], work.l[r]);
+    }
   }
 }
 
@@ -240,9 +244,10 @@ void find_rows(const Args& a, const Sequence& sequence, int64_t kv_head, int64_t
     const int64_t token = begin + t;
     if (token < sequence.pooled) {
       const int64_t page = sequence.pages[token / kBlockSize];
-      rows.k[t] = {pointer<const KV>(a.k_cache) + page * a.k_cache_stride_block + token % kBlockSize * a.k_cache_stride_token + kv_head * a.k_cache_stride_head,
+      const int64_t slot = token % kBlockSize;
+      rows.k[t] = {pointer<const KV>(a.k_cache) + page * a.k_cache_stride_block + slot * a.k_cache_stride_token + kv_head * a.k_cache_stride_head,
                    a.k_cache_stride_dim};
-      rows.v[t] = {pointer<const KV>(a.v_cache) + page * a.v_cache_stride_block + token % kBlockSize * a.v_cache_stride_token + kv_head * a.v_cache_stride_head,
+      rows.v[t] = {pointer<const KV>(a.v_cache) + page * a.v_cache_stride_block + slot * a.v_cache_stride_token + kv_head * a.v_cache_stride_head,
                    a.v_cache_stride_dim};
     } else {
       const int64_t row = sequence.row + token - sequence.pooled;
@@ -290,23 +295,32 @@ int check(const Args& a) {
   const int32_t* entries = pointer<const int32_t>(a.kv_indptr);
   const int32_t* lengths = pointer<const int32_t>(a.seq_lens);
   for (int64_t i = 0; i <= a.num_seqs; ++i) {
-    if (rows[i] < (i ? rows[i - 1] : 0) || rows[i] > a.total_q) return fail(a, 8, i, 0, rows[i]);
-    if (entries[i] < (i ? entries[i - 1] : 0) || entries[i] > a.num_indices) return fail(a, 8, i, 1, entries[i]);
+    const int64_t least_row = i ? rows[i - 1] : 0, least_entry = i ? entries[i - 1] : 0;
+    if (rows[i] < least_row || rows[i] > a.total_q) return fail(a, 8, i, 0, rows[i]);
+    if (entries[i] < least_entry || entries[i] > a.num_indices) return fail(a, 8, i, 1, entries[i]);
   }
   for (int64_t seq = 0; seq < a.num_seqs; ++seq) {
     const int64_t queries = rows[seq + 1] - rows[seq];
     if (queries > a.max_extend_len) return fail(a, 9, seq, a.max_extend_len, queries);
     // in pages there are all keys, or, beside new ones of their own, those of the prefix
     const int64_t held = (entries[seq + 1] - entries[seq]) * int64_t{kBlockSize} + (a.k_new ? queries : 0);
-    const int64_t limit = min(a.max_seq_len, held), least = a.k_new ? queries : 0;
-    if (lengths[seq] < least || lengths[seq] > limit) return fail(a, 3, seq, limit, lengths[seq]);
+    const int64_t limit = min(a.max_seq_len, held), least = a.k_new ? queries : 0, length = lengths[seq];
+    if (length < least || length > limit) return fail(a, 3, seq, limit, length);
   }
+  // Pages that no query's mask reaches are not looked at: they may have been given back.
   for (int64_t seq = 0; seq < a.num_seqs; ++seq) {
     const Sequence sequence = sequence_at(a, seq);
-    for (int64_t i = 0; i * kBlockSize < sequence.pooled; ++i) {
-      const int64_t page = sequence.pages[i];
-      if (page < 0 || page >= a.num_blocks) return fail(a, 2, seq, i, page);
-    }
+    if (sequence.queries == 0) continue;
+    int code = 0;
+    for_each_segment(sequence.variant, sequence.offset, sequence.offset + sequence.queries - 1, sequence.keys,
+                     [&](const Segment& segment) {
+                       const int64_t end = min(segment.end, sequence.pooled);
+                       for (int64_t i = segment.begin / kBlockSize; !code && i * kBlockSize < end; ++i) {
+                         const int64_t page = sequence.pages[i];
+                         if (page < 0 || page >= a.num_blocks) code = fail(a, 2, seq, i, page);
+                       }
+                     });
+    if (code) return code;
   }
   return 0;
 }
@@ -375,9 +389,8 @@ KGEN_EXPORT int extend_attention_cpu_avx512bf16_bf16_d128_b16_bshd(const int64_t
     const QueryTile tile{sequence, 0, first, min(positions, sequence.queries - first)};
     const int weight = 63 - __builtin_clzll(pairs_of(a, tile));
     places[64 - weight] += a.num_kv_heads;
-    for (int64_t head = 0; head < a.num_kv_heads; ++head) {
-      found[at++] = {static_cast<int32_t>(sequence.seq), static_cast<int32_t>(head), static_cast<int32_t>(first), weight};
-    }
+    Item item{static_cast<int32_t>(sequence.seq), 0, static_cast<int32_t>(first), weight};
+    for (; item.kv_head < a.num_kv_heads; ++item.kv_head) found[at++] = item;
   });
   for (int i = 1; i < 65; ++i) places[i] += places[i - 1];
   for (int64_t i = 0; i < count; ++i) items[places[63 - found[i].weight]++] = found[i];

@@ -33,6 +33,15 @@ class Batch:
         return [prefix + new for prefix, new in zip(self.prefixes, self.new, strict=True)]
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a call is given: new queries, and keys and values of each sequence, [heads, keys, dim]."""
+
+    q: Tensor
+    k: Sequence[Tensor]
+    v: Sequence[Tensor]
+
+
 RAGGED = Batch([70, 0, 5, 130, 0, -3, 31], [3, 50, 0, 71, 1, 8, 1])
 
 
@@ -56,12 +65,7 @@ def arguments(variant: str, batch: Batch) -> dict[str, int | float | Tensor]:
 
 
 def exact(
-    variant: str,
-    args: Mapping[str, int | float | Tensor],
-    batch: Batch,
-    q: Tensor,
-    k: Sequence[Tensor],
-    v: Sequence[Tensor],
+    variant: str, args: Mapping[str, int | float | Tensor], batch: Batch, given: Given
 ) -> tuple[Tensor, Tensor]:
     """Outputs and LSE of every row, pair by pair as the mask and the score say."""
     spec = MASKS[variant]
@@ -82,67 +86,71 @@ def exact(
                     continue
                 for head in range(HEADS):
                     s = (
-                        float(q[row, head].double() @ k[seq][head // (HEADS // KV_HEADS), kv].double())
+                        float(
+                            given.q[row, head].double()
+                            @ given.k[seq][head // (HEADS // KV_HEADS), kv].double()
+                        )
                         * SCALE
                     )
                     logits[head, kv] = (
                         s if score is None else evaluate(score, {**names, "kv": kv, "head": head, "s": s})
                     )
             weights = torch.softmax(logits, -1).nan_to_num(0.0)
-            values = v[seq].double().repeat_interleave(HEADS // KV_HEADS, 0)
+            values = given.v[seq].double().repeat_interleave(HEADS // KV_HEADS, 0)
             outs.append((weights[:, None] @ values)[:, 0])
             lses.append(torch.logsumexp(logits, -1))
             row += 1
     return torch.stack(outs), torch.stack(lses)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a call answered and left."""
+
+    code: int
+    error: list[int]
+    out: Tensor
+    lse: Tensor
+
+
 def run(
     kern: Kernel,
     batch: Batch,
     args: Mapping[str, int | float | Tensor],
-    q: Tensor,
-    k: Sequence[Tensor],
-    v: Sequence[Tensor],
+    given: Given,
     *,
     separate: bool,
     threads: int = 1,
     change: Mapping[str, Tensor] | None = None,
-) -> tuple[int, list[int], Tensor, Tensor]:
-    """The kernel on pages that hold NaN wherever no key is."""
+    freed: int = 0,
+) -> Outcome:
+    """The kernel on pages that hold NaN wherever no key is; the table lacks the first `freed` of them."""
+    pooled = [max(p, 0) for p in batch.prefixes] if separate else batch.lengths
     block, dim = int(kern.variant.params["block_size"]), int(kern.variant.params["head_dim"])
-    layout = shipped().layouts[str(kern.variant.params["layout"])]
-    dtype = DTYPES[str(kern.variant.params["dtype"])]
-    pooled = [
-        max(p, 0) if separate else length for p, length in zip(batch.prefixes, batch.lengths, strict=True)
-    ]
     counts = [-(-n // block) for n in pooled]
-    blocks = sum(counts) + 3
+    blocks, total = sum(counts) + 3, sum(batch.new)
     order = torch.randperm(blocks)[: sum(counts)].to(torch.int32)
-    pool = {name: torch.full((blocks, KV_HEADS, block, dim), math.nan, dtype=dtype) for name in "kv"}
-    start = 0
-    for seq, (count, held) in enumerate(zip(counts, pooled, strict=True)):
-        for token in range(held):
-            page = order[start + token // block]
-            pool["k"][page, :, token % block] = k[seq][:, token]
-            pool["v"][page, :, token % block] = v[seq][:, token]
-        start += count
-    total = sum(batch.new)
-    out, lse = torch.full((total, HEADS, dim), 7.0, dtype=dtype), torch.full((total, HEADS), 7.0)
+    caches = paged(kern, given, pooled, order, blocks)
+    out = torch.full((total, HEADS, dim), 7.0, dtype=given.q.dtype)
+    lse = torch.full((total, HEADS), 7.0)
     arrays = {
         "qo_indptr": torch.tensor([0, *batch.new]).cumsum(0).to(torch.int32),
         "kv_indptr": torch.tensor([0, *counts]).cumsum(0).to(torch.int32),
-        "kv_indices": order,
+        "kv_indices": torch.where(torch.arange(len(order)) < freed, -1, order).to(torch.int32),
         "seq_lens": torch.tensor(batch.lengths, dtype=torch.int32),
         **(change or {}),
     }
-    keys, values = in_order(pool["k"], layout.k), in_order(pool["v"], layout.v)
+    new = new_rows(batch, given) if separate else {}
+    layout = shipped().layouts[str(kern.variant.params["layout"])]
     words: dict[str, int | float] = {
         **tensor("out", out, "row", "head", "dim"),
         **tensor("lse", lse, "row", "head"),
-        **tensor("q", q, "row", "head", "dim"),
-        **cache_words("k_cache", keys, layout.k),
-        **cache_words("v_cache", values, layout.v),
+        **tensor("q", given.q, "row", "head", "dim"),
+        **cache_words("k_cache", caches["k"], layout.k),
+        **cache_words("v_cache", caches["v"], layout.v),
+        **new_words(new),
         **{name: array.data_ptr() for name, array in arrays.items()},
+        **variant_words(args),
         "softmax_scale": SCALE,
         "max_extend_len": max(batch.new),
         "max_seq_len": max(batch.lengths),
@@ -154,34 +162,60 @@ def run(
         "num_seqs": len(batch.new),
         "group": HEADS // KV_HEADS,
     }
-    new = (
-        {
-            name: torch.cat(
-                [
-                    x[:, n - m :].transpose(0, 1)
-                    for x, n, m in zip(each, batch.lengths, batch.new, strict=True)
-                ]
-            ).contiguous()
-            for name, each in (("k_new", k), ("v_new", v))
-        }
-        if separate
-        else {}
-    )
+    return Outcome(*kern.call(words, threads), out, lse)
+
+
+def paged(
+    kern: Kernel, given: Given, pooled: Sequence[int], order: Tensor, blocks: int
+) -> Mapping[str, Tensor]:
+    """Both caches in the variant's layout: the first `pooled` keys of each sequence, in pages as ordered."""
+    block, dim = int(kern.variant.params["block_size"]), int(kern.variant.params["head_dim"])
+    layout = shipped().layouts[str(kern.variant.params["layout"])]
+    pool = [torch.full((blocks, KV_HEADS, block, dim), math.nan, dtype=given.q.dtype) for _ in range(2)]
+    start = 0
+    for seq, held in enumerate(pooled):
+        for token in range(held):
+            page = order[start + token // block]
+            for cache, rows in zip(pool, (given.k, given.v), strict=True):
+                cache[page, :, token % block] = rows[seq][:, token]
+        start += -(-held // block)
+    return {"k": in_order(pool[0], layout.k), "v": in_order(pool[1], layout.v)}
+
+
+def new_rows(batch: Batch, given: Given) -> Mapping[str, Tensor]:
+    """The keys and values of the new tokens, row for row like the queries."""
+    return {
+        name: torch.cat(
+            [
+                one[:, length - new :].transpose(0, 1)
+                for one, length, new in zip(rows, batch.lengths, batch.new, strict=True)
+            ]
+        ).contiguous()
+        for name, rows in (("k_new", given.k), ("v_new", given.v))
+    }
+
+
+def new_words(new: Mapping[str, Tensor]) -> dict[str, int]:
+    words: dict[str, int] = {}
     for name in ("k_new", "v_new"):
         absent = {name: 0, f"{name}_stride_row": 0, f"{name}_stride_head": 0}
-        words |= tensor(name, new[name], "row", "head", "dim") if separate else absent
+        words |= tensor(name, new[name], "row", "head", "dim") if new else absent
+    return words
+
+
+def variant_words(args: Mapping[str, int | float | Tensor]) -> dict[str, int | float]:
+    words: dict[str, int | float] = {}
     for name, value in args.items():
         words[f"v_{name}"] = value.data_ptr() if isinstance(value, Tensor) else value
         if name == "key_document":
             words["v_key_document_stride_seq"] = value.stride(0)
-    code, error = kern.call(words, threads)
-    return code, error, out, lse
+    return words
 
 
-def rows(batch: Batch, dtype: str, dim: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def rows(batch: Batch, dtype: str, dim: int) -> Given:
     torch.manual_seed(3)
     k, v = ([torch.randn(KV_HEADS, n, dim).to(DTYPES[dtype]) for n in batch.lengths] for _ in range(2))
-    return torch.randn(sum(batch.new), HEADS, dim).to(DTYPES[dtype]), k, v
+    return Given(torch.randn(sum(batch.new), HEADS, dim).to(DTYPES[dtype]), k, v)
 
 
 def check(
@@ -192,12 +226,12 @@ def check(
         "extend_attention", dtype=dtype, head_dim=dim, block_size=block, layout=layout, variant=variant
     )
     args = arguments(variant, batch)
-    q, k, v = rows(batch, dtype, dim)
-    code, error, out, lse = run(kern, batch, args, q, k, v, separate=separate, threads=threads)
-    assert code == 0, error
-    want_out, want_lse = exact(variant, args, batch, q, k, v)
-    torch.testing.assert_close(out.double(), want_out, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-    torch.testing.assert_close(lse.double(), want_lse, rtol=1e-5, atol=1e-5)
+    given = rows(batch, dtype, dim)
+    found = run(kern, batch, args, given, separate=separate, threads=threads)
+    assert found.code == 0, found.error
+    want_out, want_lse = exact(variant, args, batch, given)
+    torch.testing.assert_close(found.out.double(), want_out, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    torch.testing.assert_close(found.lse.double(), want_lse, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("separate", [False, True], ids=["pool", "separate"])
@@ -231,12 +265,27 @@ def test_dtypes_and_layouts(dtype: str, dim: int, block: int, layout: str, separ
 def test_faulty_arrays_are_refused_before_the_first_write(
     change: dict[str, list[int]], error: str, words: list[int]
 ) -> None:
-    batch = Batch([17, 26, 12], [3, 4, 0])
+    batch = Batch([17, 26, 12], [3, 4, 1])
     kern = kernel(
         "extend_attention", dtype="f32", head_dim=32, block_size=16, layout="bshd", variant="causal"
     )
-    q, k, v = rows(batch, "f32", 32)
     changed = {name: torch.tensor(value, dtype=torch.int32) for name, value in change.items()}
-    code, found, out, lse = run(kern, batch, {}, q, k, v, separate=False, change=changed)
-    assert (code, found[1:]) == (ERRORS[error], words)
-    assert bool((out == 7.0).all()) and bool((lse == 7.0).all())
+    found = run(kern, batch, {}, rows(batch, "f32", 32), separate=False, change=changed)
+    assert (found.code, found.error[1:]) == (ERRORS[error], words)
+    assert bool((found.out == 7.0).all()) and bool((found.lse == 7.0).all())
+
+
+def test_pages_that_a_window_has_left_behind_may_be_gone() -> None:
+    """The first query sees from key 164 on, in the tile of 64 keys that begins at 128: page 8."""
+    batch = Batch([200, 0], [10, 5])
+    kern = kernel(
+        "extend_attention", dtype="f32", head_dim=32, block_size=16, layout="bshd", variant="sliding"
+    )
+    args, given = arguments("sliding", batch), rows(batch, "f32", 32)
+    found = run(kern, batch, args, given, separate=False, freed=8)
+    assert found.code == 0, found.error
+    want_out, _ = exact("sliding", args, batch, given)
+    torch.testing.assert_close(found.out.double(), want_out, rtol=1e-5, atol=1e-5)
+    found = run(kern, batch, args, given, separate=False, freed=9)
+    assert (found.code, found.error[1:]) == (ERRORS["block_id"], [0, 8, -1])
+    assert bool((found.out == 7.0).all())

@@ -80,6 +80,21 @@ def test_random_masks(mask, args, drawn):
     assert fault_in(fixed, tile, args, visible(mask, args)) == ""
 
 
+def keys_of(found: Segments, tile: Tile, args: dict[str, object]) -> set[int]:
+    return {key for start, stop, _ in found.at(names_of(tile, args)) for key in range(start, stop)}
+
+
+@given(random_masks(), random_arguments(), TILES, st.integers(0, 8), st.integers(0, 8))
+@settings(max_examples=600, deadline=None)
+def test_more_queries_reach_all_that_fewer_do(mask, args, drawn, before, after):
+    """So that a kernel may check the pages of a whole sequence once, and then go tile by tile."""
+    low, more, begin, length, size = drawn
+    few = (low, low + more, begin, min(begin + length, 40), size)
+    many = (low - before, low + more + after, *few[2:])
+    found = segments(regions(mask))
+    assert keys_of(found, few, args) <= keys_of(found, many, args)
+
+
 def moved(found: Segments, step: int, by: int) -> Segments:
     """The segments with one bound moved."""
     one = found.steps[step]
