@@ -46,3 +46,23 @@ def refused(code: str, *words: str):
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == code, str(diagnostic)
     assert all(word in str(diagnostic) for word in words), str(diagnostic)
+
+
+def nodes(cache: RadixCache) -> list[tuple[list[int], list[int], int]]:
+    """Tokens, pages and locks of each node, parents before children."""
+    found = []
+    pending = [child for root in cache.tree.roots.values() for child in root.children.values()]
+    while pending:
+        node = pending.pop(0)
+        tokens, pages = np.frombuffer(node.key, np.int32), np.frombuffer(node.value, np.int32)
+        found.append((tokens.tolist(), pages.tolist(), node.lock_ref))
+        pending += node.children.values()
+    return found
+
+
+def match(cache: RadixCache, tokens, limit=None, namespace=DEFAULT):
+    return cache.match_prefix(Key.of(list(tokens), namespace), limit)
+
+
+def text(word: str) -> list[int]:
+    return [ord(letter) for letter in word]
