@@ -7,11 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from kgen import ops, reference
+from kgen import ops
 from kgen.bench.pool import Pool
-from kgen.diagnostics import Diagnostic, KgenError
-from kgen.testing import tolerance
-from kgen.testing.attention import logit_size
+from kgen.bench.proof import calls, launched, narrow_on_gpu, prove_row
 
 ROWS = 8
 """Rows of the first table that are compared with the oracle; of every other table it is one."""
@@ -49,9 +47,9 @@ class Decode:
         """Call with every table and compare rows of each result with the float64 oracle; the name of the
         kernel that runs. Raises KgenError (K581) for a result outside the bounds of
         `kgen.testing.tolerance`."""
-        before = ops.dispatcher().calls()
+        before = calls()
         self(0)
-        name = _launched(before)
+        name = launched(before)
         for number in range(len(self.pool.tables)):
             self.out.fill_(torch.nan)
             self(number)
@@ -61,23 +59,11 @@ class Decode:
 
     def compare(self, number: int, name: str) -> None:
         """Compare what `out` holds with the oracle's rows for a table. Raises KgenError (K581)."""
-        got = self.out.double()
         for row in _sample(self.pool.shape.batch, number):
-            exact, bound = self._oracle(self.pool.q[row], *self.pool.row(number, row))
-            if not bool(((got[row] - exact).abs() <= bound).all()):
-                message = f"row {row} of {name} differs from the oracle; nothing was timed"
-                raise KgenError(Diagnostic("K581", message, hint="run `kgen test` on the build"))
-
-    def _oracle(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        row = q.unsqueeze(0)
-        exact, _ = reference.attention(row, k, v, self.scale, mask=None)
-        magnitude, _ = reference.attention(row, k, v.abs(), self.scale, mask=None)
-        size = logit_size(q, k, self.scale)
-        relative = tolerance.weight_error(q.shape[-1], k.shape[0], size).unsqueeze(-1)
-        dtype = self.out.dtype
-        weights = tolerance.ROUNDOFF[dtype] if self.out.is_cuda else 0.0
-        bound = tolerance.output_bound(exact[0], relative, magnitude[0], dtype, weights=weights)
-        return exact[0], bound
+            k, v = self.pool.row(number, row)
+            prove_row(
+                name, row, self.out[row], self.pool.q[row], k, v, self.scale, narrow=narrow_on_gpu(self.out)
+            )
 
 
 def _sample(batch: int, number: int) -> list[int]:
@@ -86,9 +72,3 @@ def _sample(batch: int, number: int) -> list[int]:
         return [number % batch]
     count = min(batch, ROWS)
     return [row * batch // count for row in range(count)]
-
-
-def _launched(before: Mapping[str, int]) -> str:
-    """The kernel launched since."""
-    after = ops.dispatcher().calls()
-    return next(name for name, count in after.items() if count != before.get(name, 0))

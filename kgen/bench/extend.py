@@ -16,17 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kgen import ops, reference
+from kgen import ops
 from kgen.bench.decode import Progress, using_threads
 from kgen.bench.device import Numbered, event_clock, find_device, insisted, recorded
 from kgen.bench.extend_peers import PEERS
 from kgen.bench.measure import Spread, alternate, ratios, spread, wall_clock
 from kgen.bench.pool import Pool, Shape, draw_pool
-from kgen.diagnostics import Diagnostic, KgenError
+from kgen.bench.proof import calls, launched, prove_row
 from kgen.metadata import from_block_table
 from kgen.spec.load import load_catalog
-from kgen.testing import tolerance
-from kgen.testing.attention import logit_size
 
 DEFAULTS: Mapping[str, Any] = {
     "batch": 1,
@@ -172,29 +170,19 @@ class Extend:
     def check(self) -> str:
         """Call, and compare queries of every sequence with the oracle; the name of the kernel that ran.
         Raises KgenError (K581) for a result out of bounds."""
-        before = ops.dispatcher().calls()
+        before = calls()
         self.out.fill_(torch.nan)
         self()
         ops.check()
-        after = ops.dispatcher().calls()
-        name = next(name for name, count in after.items() if count != before.get(name, 0))
+        name = launched(before)
+        narrow = self.out.dtype != torch.float32
         for seq in range(self.shape.batch):
             k, v = self.pool.row(0, seq)
             for i in range(0, self.shape.extend, -(-self.shape.extend // ROWS)):
-                self._compare(name, seq * self.shape.extend + i, k, v, self.shape.prefix + i + 1)
+                row, visible = seq * self.shape.extend + i, self.shape.prefix + i + 1
+                seen = k[:visible], v[:visible]
+                prove_row(name, row, self.out[row], self.q[row], *seen, self.scale, narrow=narrow)
         return name
-
-    def _compare(self, name: str, row: int, k: Tensor, v: Tensor, visible: int) -> None:
-        q, k, v = self.q[row], k[:visible], v[:visible]
-        exact, _ = reference.attention(q.unsqueeze(0), k, v, self.scale, mask=None)
-        magnitude, _ = reference.attention(q.unsqueeze(0), k, v.abs(), self.scale, mask=None)
-        relative = tolerance.weight_error(q.shape[-1], visible, logit_size(q, k, self.scale)).unsqueeze(-1)
-        dtype = self.out.dtype
-        weights = tolerance.ROUNDOFF[dtype] if dtype != torch.float32 else 0.0
-        bound = tolerance.output_bound(exact[0], relative, magnitude[0], dtype, weights=weights)
-        if not bool(((self.out[row].double() - exact[0]).abs() <= bound).all()):
-            message = f"row {row} of {name} differs from the oracle; nothing was timed"
-            raise KgenError(Diagnostic("K581", message, hint="run `kgen test` on the build"))
 
 
 def _pool(shape: ExtendShape) -> Pool:
