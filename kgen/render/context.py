@@ -9,6 +9,7 @@ k_order v_order                      axis orders of the caches (only with a know
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
 kernels                              the launches of a GPU variant: symbol, x, y, z, block
+dynamic_lds                          bytes of shared memory that come with the launch; 0: the kernel declares them
 products(dtype)                      the matrix instruction and plans of both products; None without one
 matrix_form(dtype)                   the same as counts and C++ places; an error without one
 variant_args                         arguments of the mask and score: name, axis, ctype, word
@@ -27,7 +28,7 @@ from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 from kgen.manifest import ABI_VERSION, ERRORS, Scalar
 from kgen.render.abi import args_struct
 from kgen.render.index import Indexer
-from kgen.render.launch import kernels_of
+from kgen.render.launch import dynamic_lds, kernels_of
 from kgen.render.masks import Masks
 from kgen.render.matrix_form import matrix_form
 from kgen.variants.model import Variant
@@ -76,6 +77,7 @@ def context(variant: Variant) -> dict[str, Any]:
         "abi": ABI_VERSION,
         "errors": Names("error code named", ERRORS),
         "kernels": kernels_of(variant),
+        "dynamic_lds": dynamic_lds(variant),
         "ctype": ctype,
         "index": indexer.index,
         "extent": indexer.extent,

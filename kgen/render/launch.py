@@ -38,8 +38,17 @@ def launch_of(variant: Variant) -> Launch | None:
     chain: Launch | None = None
     for grid in reversed(_grids(variant)):
         codes = (_code(variant, grid.x), _code(variant, grid.y), _code(variant, grid.z))
-        chain = Launch(codes, _block(variant, grid), symbol=_symbol(variant, grid), then=chain)
+        chain = Launch(
+            codes, _block(variant, grid), dynamic_lds(variant), symbol=_symbol(variant, grid), then=chain
+        )
     return chain
+
+
+def dynamic_lds(variant: Variant) -> int:
+    """Bytes of shared memory that come with the launch: all of them where a kernel cannot declare as many."""
+    chip, planned = variant.target.chip, variant.resources.lds_bytes if variant.resources else 0
+    static = chip.figures["lds_static"] if chip else 0
+    return planned if static and planned > static and not variant.simulated else 0
 
 
 def _code(variant: Variant, expr: Expr) -> Code:

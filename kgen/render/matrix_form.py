@@ -20,6 +20,18 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
+class TransposedForm:
+    """V read column by column: a read of `chunk` dims feeds `outputs` tiles of output. Register e of a
+    tile has dim `out_dim(lane, e)` of its `SIDE` dims."""
+
+    outputs: int
+    chunk: int
+    row_token: Place  # lane, operand -> token of the row that the lane names
+    row_dim: Place  # lane -> its first dim
+    out_dim: Place  # lane, e -> dim of a tile
+
+
+@dataclass(frozen=True)
 class MatrixForm:
     """A tile is `queries` query rows and `tokens` tokens. A lane has `slots` rows of it.
 
@@ -50,6 +62,7 @@ class MatrixForm:
     value_dim: Place  # lane -> first dim of its 16 bytes of V
     out_slot: Place  # e -> slot
     out_dim: Place  # lane, e -> first of the dims that the tiles of a chunk hold
+    transposed: TransposedForm | None = None
 
     @property
     def query_elements(self) -> int:
@@ -129,6 +142,22 @@ def matrix_form(plan: Products | None) -> MatrixForm:
         value_dim=made.place(lane, lambda at: values.starts[at]),
         out_slot=made.place({"e": d}, lambda e: out_slots[e]),
         out_dim=made.place({**lane, "e": d}, lambda at, e: output.cells[at][e][1] * values.vector),
+        transposed=_transposed(plan, made, output),
+    )
+
+
+def _transposed(plan: Products, made: _Maker, output: Fragment) -> TransposedForm | None:
+    loads, lane = plan.transposed, {"lane": plan.instruction.wave}
+    if loads is None:
+        return None
+    return TransposedForm(
+        outputs=loads.outputs,
+        chunk=loads.chunk,
+        row_token=made.place({**lane, "operand": len(loads.tokens)}, lambda at, o: loads.tokens[o][at]),
+        row_dim=made.place(lane, lambda at: loads.dims[at]),
+        out_dim=made.place(
+            {**lane, "e": plan.instruction.d.elements}, lambda at, e: output.cells[at][e][1]
+        ),
     )
 
 

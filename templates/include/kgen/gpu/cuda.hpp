@@ -5,9 +5,15 @@
 #define KGEN_UNROLL _Pragma("unroll")
 #define KGEN_NO_UNROLL _Pragma("unroll 1")
 #define KGEN_KERNEL(threads, blocks) extern "C" __global__ __launch_bounds__(threads, blocks)
+#if defined(KGEN_DYNAMIC_LDS)
+#define KGEN_LDS(name, size)                                       \
+  extern __shared__ __align__(16) unsigned char kgen_lds_storage[]; \
+  const kgen::Lds name { kgen_lds_storage }
+#else
 #define KGEN_LDS(name, size)                                 \
   __shared__ alignas(16) unsigned char name##_storage[size]; \
   const kgen::Lds name { name##_storage }
+#endif
 
 #include "kgen/gpu/types.hpp"
 
@@ -67,6 +73,18 @@ KGEN_DEVICE bf16 from_float<bf16>(float value) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(value));
   return narrow;
 }
+template <>
+KGEN_DEVICE Vec<f16, 2> from_floats<f16>(float a, float b) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(a), "f"(b));
+  return bits::cast<Vec<f16, 2>>(pair);
+}
+template <>
+KGEN_DEVICE Vec<bf16, 2> from_floats<bf16>(float a, float b) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(pair) : "f"(a), "f"(b));
+  return bits::cast<Vec<bf16, 2>>(pair);
+}
 KGEN_DEVICE float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -78,6 +96,7 @@ KGEN_DEVICE float log2(float x) {
   return y;
 }
 KGEN_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+KGEN_DEVICE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 
 // ---- where a thread stands
 
@@ -124,7 +143,7 @@ class Global {
   KGEN_DEVICE Global(int64_t address, int64_t /*elements*/) : base_(reinterpret_cast<T*>(address)) {}
 
   KGEN_DEVICE bool present() const { return base_ != nullptr; }
-  KGEN_DEVICE const T* address(int64_t at) const { return base_ + at; }
+  KGEN_DEVICE int64_t address(int64_t at) const { return reinterpret_cast<int64_t>(base_ + at); }
   KGEN_DEVICE Window<T> window(int64_t at, int64_t span) const { return {base_ + at, span}; }
 
   template <int N>
@@ -212,6 +231,17 @@ class LdsArray {
 
   T* base_;
 };
+
+// Four 8 x 8 tiles of 16-bit elements. Lane l says where row l % 8 of tile l / 8 begins, and receives of each
+// tile rows 2 (l % 4) and 2 (l % 4) + 1 of column l / 4.
+template <typename T>
+KGEN_DEVICE Vec<T, 8> load_transposed(const LdsArray<T>& from, int at, Where = here()) {
+  uint4 words;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(from.address(at)));
+  return bits::cast<Vec<T, 8>>(words);
+}
 
 struct Lds {
   unsigned char* base;

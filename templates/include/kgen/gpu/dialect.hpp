@@ -11,7 +11,8 @@
 //   Window<T> from global.window(at, span)         a part of it, at one place for the wave: step, load<N>
 //   kOutside                                       an offset at which no window reads: zeros
 //   LdsArray<T>                                    a part of the shared array: the same four
-//   Stage<T, Count>, Array<T>                      see stage.hpp
+//   Rows<T>, Stage<T, Count>, Array<T>             see stage.hpp
+//   load_transposed(lds array, at)                 8 x 8 tiles by columns, where the target transposes
 //   Vec<T, N>                                      N values; up to 16 bytes of them move as one access
 //   f16, bf16, to_float(x), from_float<T>(x)       storage types; arithmetic is in float
 //
@@ -20,6 +21,7 @@
 //   block_sync()                                   barrier of the block; orders LDS
 //   wave_sync()                                    orders LDS among the lanes of a wave
 //   shuffle(x, lane) shuffle_xor<Mask>(x) ballot(p) uniform(i)          all lanes of the wave take part
+//   max(a, b) multiply_add(a, b, c)                a * b + c rounded once
 //   exp2(x) log2(x)                                the chip's own instructions
 //   compare_and_swap(global, at, expected, value)  on int64
 //

@@ -81,6 +81,7 @@ KGEN_DEVICE bf16 from_float<bf16>(float value) {
 KGEN_DEVICE float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 KGEN_DEVICE float log2(float x) { return __builtin_amdgcn_logf(x); }
 KGEN_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
+KGEN_DEVICE float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 // ---- where a thread stands
 
@@ -153,6 +154,9 @@ class Global {
   KGEN_DEVICE Global(int64_t address, int64_t /*elements*/) : base_((KGEN_GLOBAL_MEMORY char*)address) {}
 
   KGEN_DEVICE bool present() const { return base_ != nullptr; }
+  KGEN_DEVICE int64_t address(int64_t at) const {
+    return (int64_t)base_ + at * static_cast<int64_t>(sizeof(T));
+  }
   KGEN_DEVICE Window<T> window(int64_t at, int64_t span) const {
     return {(int64_t)base_ + at * static_cast<int64_t>(sizeof(T)), span};
   }

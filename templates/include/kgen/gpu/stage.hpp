@@ -1,7 +1,10 @@
 // Memory on its way into the shared array, and arrays of a call that are read like arrays.
 //
+//   Rows<T>(words, cache, fresh)                   where rows begin, in two memories; kept in LDS, so that one
+//                                                  thread finds a row for all
+//   rows.in_cache(i, at), in_fresh(i, at), none(i) row i begins at element `at` of a memory, or is zeros
 //   Stage<T, Count> stage                          Count 16-byte vectors of each thread under way at once
-//   stage.fetch(i, to, at, from, index, used)      ask for vector i; zeros where it is not used
+//   stage.fetch(i, to, at, rows, row, dim)         ask for vector i: of a row, from element `dim` on
 //   stage.skip(i)                                  vector i is none
 //   stage.land(to)                                 all of them are in the shared array, for other threads too
 //                                                  once the block has met
@@ -18,25 +21,74 @@ struct Array {
   KGEN_DEVICE T operator[](int64_t i) const { return memory.load(first + i); }
 };
 
+#if defined(KGEN_SIM)
+// A word is twice the element, plus 1 in the second memory; -1 for zeros.
+template <typename T>
+class Rows {
+ public:
+  Rows(const LdsArray<int64_t>& words, const Global<T>& cache, const Global<T>& fresh)
+      : words_(words), cache_(cache), fresh_(fresh) {}
+
+  void in_cache(int i, int64_t at, Where where = here()) const { words_.store(i, 2 * at, where); }
+  void in_fresh(int i, int64_t at, Where where = here()) const { words_.store(i, 2 * at + 1, where); }
+  void none(int i, Where where = here()) const { words_.store(i, -1, where); }
+
+  template <int N>
+  Vec<T, N> load(int i, int dim, Where where) const {
+    const int64_t word = words_.load(i, where);
+    if (word < 0) return splat<T, N>(T{});
+    return (word % 2 != 0 ? fresh_ : cache_).template load<N>(word / 2 + dim, where);
+  }
+
+ private:
+  LdsArray<int64_t> words_;
+  Global<T> cache_, fresh_;
+};
+#else
+// A word is the address of the row; addresses are even, so that its last bit can say: zeros.
+template <typename T>
+class Rows {
+ public:
+  KGEN_DEVICE Rows(const LdsArray<int64_t>& words, const Global<T>& cache, const Global<T>& fresh)
+      : words_(words), cache_(cache), fresh_(fresh) {}
+
+  KGEN_DEVICE void in_cache(int i, int64_t at) const { words_.store(i, cache_.address(at)); }
+  KGEN_DEVICE void in_fresh(int i, int64_t at) const { words_.store(i, fresh_.address(at)); }
+  KGEN_DEVICE void none(int i) const { words_.store(i, cache_.address(0) | 1); }
+
+  KGEN_DEVICE int64_t word(int i) const { return words_.load(i); }
+
+  template <int N>
+  KGEN_DEVICE Vec<T, N> load(int i, int dim, Where) const {
+    const int64_t found = word(i);
+    Vec<uint32_t, static_cast<int>(sizeof(T)) * N / 4> words = {};
+    if ((found & 1) == 0) {
+      words = bits::cast<decltype(words)>(Global<T>(found, 0).template load<N>(dim));
+    }
+    return bits::cast<Vec<T, N>>(words);
+  }
+
+ private:
+  LdsArray<int64_t> words_;
+  Global<T> cache_, fresh_;
+};
+#endif
+
 #if defined(__CUDACC__)
 // cp.async moves past the registers.
 template <typename T, int Count>
 class Stage {
  public:
-  static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-
-  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Global<T>& from, int64_t index, bool used,
-                         Where = here()) {
+  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>& rows, int row, int dim) {
+    const int64_t word = rows.word(row);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address(at)),
-                 "l"(from.address(used ? index : 0)), "r"(used ? 16 : 0)
+                 "l"((word & ~int64_t{1}) + dim * static_cast<int>(sizeof(T))), "r"((word & 1) != 0 ? 0 : 16)
                  : "memory");
   }
 
   KGEN_DEVICE void skip(int) {}
 
-  KGEN_DEVICE void land(const LdsArray<T>&, Where = here()) {
-    asm volatile("cp.async.wait_all;" ::: "memory");
-  }
+  KGEN_DEVICE void land(const LdsArray<T>&) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 };
 #else
 // Loads that wait in registers until there is room.
@@ -45,12 +97,10 @@ class Stage {
  public:
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
 
-  KGEN_DEVICE void fetch(int i, const LdsArray<T>&, int at, const Global<T>& from, int64_t index, bool used,
+  KGEN_DEVICE void fetch(int i, const LdsArray<T>&, int at, const Rows<T>& rows, int row, int dim,
                          Where where = here()) {
     places_[i] = at;
-    Words words = {0, 0, 0, 0};
-    if (used) words = bits::cast<Words>(from.template load<kVector>(index, where));
-    vectors_[i] = words;
+    vectors_[i] = rows.template load<kVector>(row, dim, where);
   }
 
   KGEN_DEVICE void skip(int i) { places_[i] = -1; }
@@ -58,19 +108,13 @@ class Stage {
   KGEN_DEVICE void land(const LdsArray<T>& to, Where where = here()) {
     KGEN_UNROLL
     for (int i = 0; i < Count; ++i) {
-      if (places_[i] >= 0)
-        to.template store<kVector>(places_[i], bits::cast<Vec<T, kVector> >(vectors_[i]), where);
+      if (places_[i] >= 0) to.template store<kVector>(places_[i], vectors_[i], where);
     }
   }
 
  private:
-  // Whole words: a choice element by element would send them through memory.
-  struct alignas(16) Words {
-    uint32_t at[4];
-  };
-
   int places_[Count];
-  Words vectors_[Count];
+  Vec<T, kVector> vectors_[Count];
 };
 #endif
 

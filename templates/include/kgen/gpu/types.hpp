@@ -79,6 +79,12 @@ KGEN_DEVICE bf16 from_float<bf16>(float value);  // by the back end, as that of 
 template <>
 KGEN_DEVICE f16 from_float<f16>(float value);
 
+// Two at once, where the chip has an instruction for that.
+template <typename T>
+KGEN_DEVICE Vec<T, 2> from_floats(float a, float b) {
+  return {{from_float<T>(a), from_float<T>(b)}};
+}
+
 template <typename T, int N>
 KGEN_DEVICE Vec<float, N> to_float(const Vec<T, N>& values) {
   Vec<float, N> wide;
@@ -91,7 +97,12 @@ template <typename T, int N>
 KGEN_DEVICE Vec<T, N> from_float(const Vec<float, N>& values) {
   Vec<T, N> narrow;
   KGEN_UNROLL
-  for (int i = 0; i < N; ++i) narrow[i] = from_float<T>(values[i]);
+  for (int i = 0; i + 1 < N; i += 2) {
+    const Vec<T, 2> pair = from_floats<T>(values[i], values[i + 1]);
+    narrow[i] = pair[0];
+    narrow[i + 1] = pair[1];
+  }
+  if (N % 2 != 0) narrow[N - 1] = from_float<T>(values[N - 1]);
   return narrow;
 }
 

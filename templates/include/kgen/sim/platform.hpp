@@ -35,6 +35,7 @@ inline bf16 from_float<bf16>(float value) {
 inline float exp2(float x) { return __builtin_exp2f(x); }
 inline float log2(float x) { return __builtin_log2f(x); }
 inline float max(float a, float b) { return __builtin_fmaxf(a, b); }
+inline float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 // ---- where a thread stands
 
@@ -106,6 +107,17 @@ inline int uniform(int x, Where where = here()) {
   const int first = sim::Meeting<int>(x, "uniform", where).of(0);
   if (first != x) sim::machine().stop(where, "uniform: lane 0 has %d, this lane %d", first, x);
   return x;
+}
+
+// As ldmatrix: see cuda.hpp.
+template <typename T>
+Vec<T, 8> load_transposed(const LdsArray<T>& from, int at, Where where = here()) {
+  const sim::Meeting<int> places(at, "load_transposed", where);
+  Vec<T, 8> got;
+  for (int i = 0; i < 8; ++i) {
+    got[i] = from.load(places.of(i / 2 * 8 + lane_id() % 4 * 2 + i % 2) + lane_id() / 4, where);
+  }
+  return got;
 }
 
 // Lanes meet here too: on a chip the number comes from one of them.
