@@ -20,15 +20,19 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class TransposedForm:
-    """V read column by column: a read of `chunk` dims feeds `outputs` tiles of output. Register e of a
-    tile has dim `out_dim(lane, e)` of its `SIDE` dims."""
+class TileForm:
+    """K and V read in tiles of shared memory. A read of K feeds `outputs` tiles of scores with `depth` dims
+    of the sum; one of V feeds `outputs` tiles of output, of `columns` dims each."""
 
     outputs: int
-    chunk: int
-    row_token: Place  # lane, operand -> token of the row that the lane names
-    row_dim: Place  # lane -> its first dim
-    out_dim: Place  # lane, e -> dim of a tile
+    depth: int
+    columns: int
+    query_dim: Place  # lane, e -> dim of the sum
+    key_row: Place  # lane -> token of the row that the lane names
+    key_start: Place  # lane -> its first dim
+    value_row: Place  # lane, operand -> token
+    value_start: Place  # lane -> first dim
+    out_dim: Place  # lane, e -> dim of a tile of output
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class MatrixForm:
     value_dim: Place  # lane -> first dim of its 16 bytes of V
     out_slot: Place  # e -> slot
     out_dim: Place  # lane, e -> first of the dims that the tiles of a chunk hold
-    transposed: TransposedForm | None = None
+    tiles: TileForm | None = None
 
     @property
     def query_elements(self) -> int:
@@ -142,22 +146,25 @@ def matrix_form(plan: Products | None) -> MatrixForm:
         value_dim=made.place(lane, lambda at: values.starts[at]),
         out_slot=made.place({"e": d}, lambda e: out_slots[e]),
         out_dim=made.place({**lane, "e": d}, lambda at, e: output.cells[at][e][1] * values.vector),
-        transposed=_transposed(plan, made, output),
+        tiles=_tiles(plan, made, asked, output),
     )
 
 
-def _transposed(plan: Products, made: _Maker, output: Fragment) -> TransposedForm | None:
-    loads, lane = plan.transposed, {"lane": plan.instruction.wave}
-    if loads is None:
+def _tiles(plan: Products, made: _Maker, asked: Fragment, output: Fragment) -> TileForm | None:
+    if plan.tiles is None:
         return None
-    return TransposedForm(
-        outputs=loads.outputs,
-        chunk=loads.chunk,
-        row_token=made.place({**lane, "operand": len(loads.tokens)}, lambda at, o: loads.tokens[o][at]),
-        row_dim=made.place(lane, lambda at: loads.dims[at]),
-        out_dim=made.place(
-            {**lane, "e": plan.instruction.d.elements}, lambda at, e: output.cells[at][e][1]
-        ),
+    keys, values = plan.tiles
+    lane = {"lane": plan.instruction.wave}
+    return TileForm(
+        outputs=keys.outputs,
+        depth=asked.cols,
+        columns=output.cols,
+        query_dim=made.place({**lane, "e": asked.elements}, lambda at, e: asked.cells[at][e][1]),
+        key_row=made.place(lane, lambda at: keys.tokens[0][at]),
+        key_start=made.place(lane, lambda at: keys.dims[at]),
+        value_row=made.place({**lane, "operand": len(values.tokens)}, lambda at, o: values.tokens[o][at]),
+        value_start=made.place(lane, lambda at: values.dims[at]),
+        out_dim=made.place({**lane, "e": output.elements}, lambda at, e: output.cells[at][e][1]),
     )
 
 

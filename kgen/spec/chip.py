@@ -76,7 +76,7 @@ class ChipSpec:
     occupancy: tuple[OccupancyRule, ...]
     instructions: Mapping[str, InstructionSpec]
     load_bytes: tuple[int, ...]  # widths of a lane's load from global memory
-    transposes: bool  # a wave can read 8 x 8 tiles of 16-bit elements from shared memory column by column
+    tile_reads: bool  # a wave can read 8 x 8 tiles of 16-bit elements of shared memory, also transposed
     descriptor_word3: int | None  # of a 128-bit buffer descriptor; None: the chip has none
     bf16_rounding: str  # nearest_even or half_up
     fp8: str  # ocp, fnuz or none

@@ -56,7 +56,7 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "lds_banks": figures.get("lds_banks", 0),
         "f16_matrix": "f16" in multiplied,
         "bf16_matrix": "bf16" in multiplied,
-        "transposes": chip is not None and chip.transposes,
+        "tile_reads": chip is not None and chip.tile_reads,
         "bf16_rounding": chip.bf16_rounding if chip else "nearest_even",
         "fp8": chip.fp8 if chip else "none",
     }

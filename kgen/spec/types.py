@@ -57,7 +57,7 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "lds_banks": INT,
         "f16_matrix": BOOL,
         "bf16_matrix": BOOL,
-        "transposes": BOOL,
+        "tile_reads": BOOL,
         "bf16_rounding": Type("enum", ROUNDINGS),
         "fp8": Type("enum", FP8_FLAVOURS),
     },

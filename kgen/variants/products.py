@@ -15,7 +15,7 @@ from kgen.targets.instructions import instruction, instructions
 from kgen.targets.matrix import MatrixInstruction
 from kgen.variants.loads import ScoreLoads, ValueLoads, plan_score_loads, plan_value_loads
 from kgen.variants.operand import OperandPlan, cost, plan_operands
-from kgen.variants.transposed import TransposedLoads, plan_transposed
+from kgen.variants.tiles import TileLoads, plan_tiles
 
 VECTOR_BYTES = 16
 """The widest load of a lane."""
@@ -24,13 +24,14 @@ VECTOR_BYTES = 16
 @dataclass(frozen=True)
 class Products:
     """S = Q K^T and O = P V by one instruction. `scores` and `values` are None where 16 bytes of a
-    row do not deal out evenly to the instruction's lanes; `transposed` is for targets that read V so."""
+    row do not deal out evenly to the instruction's lanes; `tiles` is how targets that
+    read tiles of shared memory bring K and V."""
 
     instruction: MatrixInstruction
     operands: OperandPlan
     scores: ScoreLoads | None
     values: ValueLoads | None
-    transposed: TransposedLoads | None = None
+    tiles: tuple[TileLoads, TileLoads] | None = None
 
 
 def plan_products(target: TargetSpec, dtype: str, name: str = "") -> Products | None:
@@ -54,7 +55,7 @@ def products_of(one: MatrixInstruction) -> Products:
         operands,
         plan_score_loads(one, operands, vector),
         plan_value_loads(one, operands, vector),
-        plan_transposed(one, operands) if INPUTS[one.dtype] == 2 else None,
+        plan_tiles(one, operands) if INPUTS[one.dtype] == 2 else None,
     )
 
 

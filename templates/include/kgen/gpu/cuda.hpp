@@ -233,15 +233,18 @@ class LdsArray {
 };
 
 // Four 8 x 8 tiles of 16-bit elements. Lane l says where row l % 8 of tile l / 8 begins, and receives of each
-// tile rows 2 (l % 4) and 2 (l % 4) + 1 of column l / 4.
-template <typename T>
-KGEN_DEVICE Vec<T, 8> load_transposed(const LdsArray<T>& from, int at, Where = here()) {
-  uint4 words;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "r"(from.address(at)));
-  return bits::cast<Vec<T, 8>>(words);
-}
+// tile columns 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; transposed, those rows of that column.
+#define KGEN_READ_TILES(name, how)                                                               \
+  template <typename T>                                                                          \
+  KGEN_DEVICE Vec<T, 8> name(const LdsArray<T>& from, int at, Where = here()) {                  \
+    uint4 words;                                                                                 \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];"       \
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)                    \
+                 : "r"(from.address(at)));                                                       \
+    return bits::cast<Vec<T, 8>>(words);                                                         \
+  }
+KGEN_READ_TILES(read_tiles, "")
+KGEN_READ_TILES(read_tiles_transposed, ".trans")
 
 struct Lds {
   unsigned char* base;

@@ -4,7 +4,8 @@
 //                                                  thread finds a row for all
 //   rows.in_cache(i, at), in_fresh(i, at), none(i) row i begins at element `at` of a memory, or is zeros
 //   Stage<T, Count> stage                          Count 16-byte vectors of each thread under way at once
-//   stage.fetch(i, to, at, rows, row, dim)         ask for vector i: of a row, from element `dim` on
+//   rows.word(i)                                   what a thread needs of row i to ask for it
+//   stage.fetch(i, to, at, rows, word, dim)        ask for vector i: of a row, from element `dim` on
 //   stage.skip(i)                                  vector i is none
 //   stage.land(to)                                 all of them are in the shared array, for other threads too
 //                                                  once the block has met
@@ -33,9 +34,10 @@ class Rows {
   void in_fresh(int i, int64_t at, Where where = here()) const { words_.store(i, 2 * at + 1, where); }
   void none(int i, Where where = here()) const { words_.store(i, -1, where); }
 
+  int64_t word(int i, Where where = here()) const { return words_.load(i, where); }
+
   template <int N>
-  Vec<T, N> load(int i, int dim, Where where) const {
-    const int64_t word = words_.load(i, where);
+  Vec<T, N> load(int64_t word, int dim, Where where) const {
     if (word < 0) return splat<T, N>(T{});
     return (word % 2 != 0 ? fresh_ : cache_).template load<N>(word / 2 + dim, where);
   }
@@ -59,11 +61,10 @@ class Rows {
   KGEN_DEVICE int64_t word(int i) const { return words_.load(i); }
 
   template <int N>
-  KGEN_DEVICE Vec<T, N> load(int i, int dim, Where) const {
-    const int64_t found = word(i);
+  KGEN_DEVICE Vec<T, N> load(int64_t word, int dim, Where) const {
     Vec<uint32_t, static_cast<int>(sizeof(T)) * N / 4> words = {};
-    if ((found & 1) == 0) {
-      words = bits::cast<decltype(words)>(Global<T>(found, 0).template load<N>(dim));
+    if ((word & 1) == 0) {
+      words = bits::cast<decltype(words)>(Global<T>(word, 0).template load<N>(dim));
     }
     return bits::cast<Vec<T, N>>(words);
   }
@@ -79,8 +80,7 @@ class Rows {
 template <typename T, int Count>
 class Stage {
  public:
-  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>& rows, int row, int dim) {
-    const int64_t word = rows.word(row);
+  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>&, int64_t word, int dim) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address(at)),
                  "l"((word & ~int64_t{1}) + dim * static_cast<int>(sizeof(T))), "r"((word & 1) != 0 ? 0 : 16)
                  : "memory");
@@ -97,10 +97,10 @@ class Stage {
  public:
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
 
-  KGEN_DEVICE void fetch(int i, const LdsArray<T>&, int at, const Rows<T>& rows, int row, int dim,
+  KGEN_DEVICE void fetch(int i, const LdsArray<T>&, int at, const Rows<T>& rows, int64_t word, int dim,
                          Where where = here()) {
     places_[i] = at;
-    vectors_[i] = rows.template load<kVector>(row, dim, where);
+    vectors_[i] = rows.template load<kVector>(word, dim, where);
   }
 
   KGEN_DEVICE void skip(int i) { places_[i] = -1; }

@@ -109,10 +109,20 @@ inline int uniform(int x, Where where = here()) {
   return x;
 }
 
-// As ldmatrix: see cuda.hpp.
+// Tiles of shared memory: see cuda.hpp.
 template <typename T>
-Vec<T, 8> load_transposed(const LdsArray<T>& from, int at, Where where = here()) {
-  const sim::Meeting<int> places(at, "load_transposed", where);
+Vec<T, 8> read_tiles(const LdsArray<T>& from, int at, Where where = here()) {
+  const sim::Meeting<int> places(at, "read_tiles", where);
+  Vec<T, 8> got;
+  for (int i = 0; i < 8; ++i) {
+    got[i] = from.load(places.of(i / 2 * 8 + lane_id() / 4) + lane_id() % 4 * 2 + i % 2, where);
+  }
+  return got;
+}
+
+template <typename T>
+Vec<T, 8> read_tiles_transposed(const LdsArray<T>& from, int at, Where where = here()) {
+  const sim::Meeting<int> places(at, "read_tiles_transposed", where);
   Vec<T, 8> got;
   for (int i = 0; i < 8; ++i) {
     got[i] = from.load(places.of(i / 2 * 8 + lane_id() % 4 * 2 + i % 2) + lane_id() / 4, where);
