@@ -14,7 +14,7 @@ from kgen.manifest import Code, Launch, Scalar
 from kgen.render.cpp import print_cpp
 from kgen.spec.evaluate import evaluate_expr, inline
 from kgen.spec.model import GridSpec
-from kgen.syntax.ast import Attr, Expr, Float, Int, Name, names_of, rebuild
+from kgen.syntax.ast import Attr, Bool, Expr, Float, Int, Name, Str, names_of, rebuild
 from kgen.variants.model import Variant
 from kgen.variants.policy import code_of
 from kgen.variants.resources import launched
@@ -99,6 +99,13 @@ def _fill(expr: Expr, values: Mapping[str, Scalar]) -> Expr:
         name = expr.dotted if isinstance(expr, Attr) else expr.name
         if name not in values:
             return Name(f"a.{name}")
-        value = values[name]
-        return Float(value) if isinstance(value, float) else Int(int(value))
+        return _literal(values[name])
     return rebuild(expr, lambda part: _fill(part, values))
+
+
+def _literal(value: Scalar) -> Expr:
+    if isinstance(value, bool):
+        return Bool(value)
+    if isinstance(value, str):
+        return Str(value)
+    return Float(value) if isinstance(value, float) else Int(value)
