@@ -9,12 +9,6 @@
 //   stage.skip(i)                                  vector i is none
 //   stage.land(to)                                 all of them are in the shared array, for other threads too
 //                                                  once the block has met
-//   RowStage<T, Dims> stage(gates)                 where threads can have whole rows copied: one each
-//   stage.open(senders)                            before all else, and the block meets; `senders` threads take part
-//   stage.copy(turn, to, at, from, index)          the thread's row, from element `index` of a memory
-//   stage.zero(turn, to, at)                       or zeros
-//   stage.land(turn, phase)                        the senders' rows of this turn (0 or 1) are there; phase: of its
-//                                                  uses, counted from 0, the last bit
 //   Array<T>{memory, first}                        array[i] is element first + i of the memory
 #pragma once
 
@@ -53,7 +47,13 @@ class Rows {
   Global<T> cache_, fresh_;
 };
 #else
-// A word is the address of the row; addresses are even, so that its last bit can say: zeros.
+// What a row of nothing is read from.
+struct alignas(16) ZeroRow {
+  unsigned char bytes[512];
+};
+__device__ const ZeroRow kZeroRow = {};
+
+// A word is the address of the row.
 template <typename T>
 class Rows {
  public:
@@ -62,103 +62,18 @@ class Rows {
 
   KGEN_DEVICE void in_cache(int i, int64_t at) const { words_.store(i, cache_.address(at)); }
   KGEN_DEVICE void in_fresh(int i, int64_t at) const { words_.store(i, fresh_.address(at)); }
-  KGEN_DEVICE void none(int i) const { words_.store(i, cache_.address(0) | 1); }
+  KGEN_DEVICE void none(int i) const { words_.store(i, reinterpret_cast<int64_t>(&kZeroRow)); }
 
   KGEN_DEVICE int64_t word(int i) const { return words_.load(i); }
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int64_t word, int dim, Where) const {
-    Vec<uint32_t, static_cast<int>(sizeof(T)) * N / 4> words = {};
-    if ((word & 1) == 0) {
-      words = bits::cast<decltype(words)>(Global<T>(word, 0).template load<N>(dim));
-    }
-    return bits::cast<Vec<T, N>>(words);
+    return Global<T>(word, 0).template load<N>(dim);
   }
 
  private:
   LdsArray<int64_t> words_;
   Global<T> cache_, fresh_;
-};
-#endif
-
-#if defined(KGEN_SIM)
-// The row waits with its thread, and is stored as it lands.
-template <typename T, int Dims>
-class RowStage {
- public:
-  static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-
-  explicit RowStage(const LdsArray<int64_t>&) {}
-  void open(int) {}
-
-  void copy(int, const LdsArray<T>& to, int at, const Global<T>& from, int64_t index, Where where = here()) {
-    for (int i = 0; i < Dims / kVector; ++i) row_[i] = from.template load<kVector>(index + i * kVector, where);
-    to_ = to;
-    at_ = at;
-  }
-  void zero(int, const LdsArray<T>& to, int at, Where = here()) {
-    for (int i = 0; i < Dims / kVector; ++i) row_[i] = splat<T, kVector>(T{});
-    to_ = to;
-    at_ = at;
-  }
-
-  void land(int, int, Where where = here()) {
-    if (at_ < 0) return;
-    for (int i = 0; i < Dims / kVector; ++i) to_.template store<kVector>(at_ + i * kVector, row_[i], where);
-    at_ = -1;
-  }
-
- private:
-  Vec<T, kVector> row_[Dims / kVector];
-  LdsArray<T> to_{0, 0};
-  int at_ = -1;
-};
-#elif defined(__CUDACC__)
-// cp.async.bulk moves rows past the threads; an mbarrier a turn counts their bytes.
-template <typename T, int Dims>
-class RowStage {
- public:
-  static constexpr int kBytes = Dims * static_cast<int>(sizeof(T));
-
-  KGEN_DEVICE explicit RowStage(const LdsArray<int64_t>& gates) : gates_(gates) {}
-
-  KGEN_DEVICE void open(int senders) {
-    if (thread_id() != 0) return;
-    KGEN_UNROLL
-    for (int turn = 0; turn < 2; ++turn) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(gates_.address(turn)), "r"(senders)
-                   : "memory");
-    }
-    asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
-  }
-
-  KGEN_DEVICE void copy(int turn, const LdsArray<T>& to, int at, const Global<T>& from, int64_t index) {
-    asm volatile(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%2], %3;\n\t"
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %3, [%2];" ::"r"(
-            to.address(at)),
-        "l"(from.address(index)), "r"(gates_.address(turn)), "n"(kBytes)
-        : "memory");
-  }
-
-  KGEN_DEVICE void zero(int turn, const LdsArray<T>& to, int at) {
-    constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-    KGEN_UNROLL
-    for (int i = 0; i < Dims; i += kVector) to.store(at + i, splat<T, kVector>(T{}));
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(gates_.address(turn)) : "memory");
-  }
-
-  KGEN_DEVICE void land(int turn, int phase) {
-    asm volatile(
-        "{\n\t.reg .pred there;\n\t"
-        "again: mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n\t"
-        "@!there bra again;\n\t}" ::"r"(gates_.address(turn)),
-        "r"(phase)
-        : "memory");
-  }
-
- private:
-  LdsArray<int64_t> gates_;
 };
 #endif
 
@@ -168,8 +83,8 @@ template <typename T, int Count>
 class Stage {
  public:
   KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>&, int64_t word, int dim) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address(at)),
-                 "l"((word & ~int64_t{1}) + dim * static_cast<int>(sizeof(T))), "r"((word & 1) != 0 ? 0 : 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.address(at)),
+                 "l"(word + dim * static_cast<int>(sizeof(T)))
                  : "memory");
   }
 
