@@ -51,7 +51,7 @@ class Rows {
 struct alignas(16) ZeroRow {
   unsigned char bytes[512];
 };
-__device__ const ZeroRow kZeroRow = {};
+__attribute__((device)) const ZeroRow kZeroRow = {};
 
 // A word is the address of the row.
 template <typename T>
