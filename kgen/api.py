@@ -229,13 +229,22 @@ def _policy(op: OpSpec) -> Policy:
 
 def build_path(build_spec: str | Path) -> Path:
     """The file of a build; a bare name stands for a shipped one unless a file has that very name."""
-    path = Path(build_spec)
+    return _spec_path("build", "builds", build_spec)
+
+
+def bench_path(bench_spec: str | Path) -> Path:
+    """The file of a grid of benchmarks; a bare name stands for a shipped one, as for a build."""
+    return _spec_path("grid", "benches", bench_spec)
+
+
+def _spec_path(what: str, folder_name: str, spec: str | Path) -> Path:
+    path = Path(spec)
     if path.suffix or len(path.parts) > 1 or path.is_file():
         return path
-    folder = paths.specs_dir() / "builds"
+    folder = paths.specs_dir() / folder_name
     if (folder / f"{path}.yaml").is_file():
         return paths.shown(folder / f"{path}.yaml")
     known = sorted(file.stem for file in folder.glob("*.yaml"))
     raise KgenError(
-        Diagnostic("K105", f"there is no build named '{path}'", hint=choice_hint(str(path), known))
+        Diagnostic("K105", f"there is no {what} named '{path}'", hint=choice_hint(str(path), known))
     )

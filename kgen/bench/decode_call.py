@@ -21,6 +21,7 @@ class Decode:
     def __init__(self, pool: Pool, forced: Mapping[str, int | None], arch: str | None = None) -> None:
         self.pool = pool
         self.scale = pool.shape.head_dim**-0.5
+        self.longest = pool.shape.longest
         self.out = torch.empty_like(pool.q)
         self.forced = forced
         self.arch = arch
@@ -34,7 +35,7 @@ class Decode:
             pool.tables[number],
             pool.seq_lens,
             softmax_scale=self.scale,
-            max_seq_len=pool.shape.context,
+            max_seq_len=self.longest,
             layout=pool.layout.name,
             out=self.out,
             reuse_kv_times=self.forced.get("reuse_kv_times"),
@@ -48,9 +49,12 @@ class Decode:
         kernel that runs. Raises KgenError (K581) for a result outside the bounds of
         `kgen.testing.tolerance`."""
         before = calls()
+        self.out.fill_(torch.nan)
         self(0)
         name = launched(before)
-        for number in range(len(self.pool.tables)):
+        ops.check()
+        self.compare(0, name)
+        for number in range(1, len(self.pool.tables)):
             self.out.fill_(torch.nan)
             self(number)
             ops.check()

@@ -34,7 +34,6 @@ def decode_table(rows: Sequence[Row]) -> Table:
         "to best peer: its time as a multiple of the kernel's"
     )
     for row in rows:
-        best = min(row.peers, key=lambda name: row.peers[name].median, default="")
         share, ratio = row.of_ceiling, row.speedup
         table.add_row(
             row.shape.dtype,
@@ -45,7 +44,7 @@ def decode_table(rows: Sequence[Row]) -> Table:
             f"{row.gbps(row.ceiling_seconds):.1f}",
             f"{row.gbps(row.stream_seconds):.1f}",
             f"{share.median:.0%} ({share.low:.0%} {share.high:.0%})",
-            f"{ratio.median:.2f}x {best} ({ratio.low:.2f} {ratio.high:.2f})" if best else "",
+            f"{ratio.median:.2f}x {row.best_peer} ({ratio.low:.2f} {ratio.high:.2f})" if ratio else "",
             row.variant,
         )
     return table

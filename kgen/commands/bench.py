@@ -59,9 +59,11 @@ _SEVERAL: tuple[_Option, ...] = (
     ("layout", str, "of the cache; several may be given (bhsd)"),
     ("block_size", positive, "tokens in a page; several may be given (16 64)"),
 )
+_PEERS = "who runs beside: names, all, or none (all that need not compile for each shape)"
 _FORCED: tuple[_Option, ...] = (
     ("reuse_kv_times", positive, "insist on this value (else the policy's)"),
     ("partition_size", whole, "insist on this value, 0 for a single pass (else the policy's)"),
+    ("seed", whole, "of the lengths that --ragged draws (0)"),
 )
 
 _TRACE: tuple[_Option, ...] = (
@@ -80,6 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, kind, text in _SEVERAL:
         decode.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
     _add(decode, (*_SHAPE, _THREADS, _ROUNDS, *_FORCED, _DEVICE, _ARCH))
+    decode.add_argument("--ragged", action="store_true", help="rows of 1 to CONTEXT tokens, drawn uniformly")
+    decode.add_argument("--peers", nargs="+", metavar="PEER", help=_PEERS)
     extend = kinds.add_parser("extend", help="attention behind a prefix against the matrix product")
     for name, kind, text in _SEVERAL:
         extend.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)

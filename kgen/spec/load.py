@@ -9,6 +9,7 @@ from pathlib import Path
 from kgen import paths
 from kgen.diagnostics import Collector, KgenError, Source, choice_hint
 from kgen.layout import Layout
+from kgen.spec.benches import BenchSpec, read_bench
 from kgen.spec.build import read_build
 from kgen.spec.catalog import Catalog as Catalog
 from kgen.spec.layouts import read_layouts
@@ -92,6 +93,16 @@ def load_build(path: str | Path, catalog: Catalog) -> BuildSpec:
     if build is None or found:
         raise KgenError(found.diagnostics)
     return build
+
+
+def load_bench(path: str | Path, catalog: Catalog) -> BenchSpec:
+    """The grid of one file, checked against the layouts of `catalog`."""
+    found = Collector()
+    source = _read(Path(path), str(path), found)
+    bench = read_bench(load(source, found), catalog, found) if source is not None else None
+    if bench is None or found:
+        raise KgenError(found.diagnostics)
+    return bench
 
 
 def root_keys(path: str | Path) -> tuple[str, ...]:
