@@ -50,7 +50,7 @@ def chosen_peers(names: Sequence[str] | None, device: str) -> Mapping[str, Peer]
 
 
 def contenders(
-    decode: Decode, peers: Sequence[str] | None, progress: Callable[[str], None]
+    decode: Decode, peers: Mapping[str, Peer], progress: Callable[[str], None]
 ) -> dict[str, Numbered]:
     """What runs in turn. The streaming read stands apart from kernel and page loop: it leaves pages of
     their next table in the cache."""
@@ -59,7 +59,7 @@ def contenders(
     return {
         "pages": lambda number: loops.pages(in_order, number),
         "kernel": decode,
-        **_peers(decode, chosen_peers(peers, shape.device), progress),
+        **_peers(decode, peers, progress),
         "stream": lambda number: loops.stream(decode.pool.span(number), shape.kv_bytes),
     }
 

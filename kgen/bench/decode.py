@@ -19,8 +19,11 @@ import torch
 from kgen.bench.contenders import chosen_peers, contenders, timed
 from kgen.bench.decode_call import Decode
 from kgen.bench.device import find_device, insisted
+from kgen.bench.flashinfer_peer import FLASHINFER
 from kgen.bench.measure import Spread, ratios, spread
-from kgen.bench.pool import Shape, draw_pool
+from kgen.bench.pool import Shape, bytes_of, draw_pool
+from kgen.build.capacity import available_memory
+from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.load import load_catalog
 
 DEFAULTS: Mapping[str, Any] = {
@@ -129,14 +132,16 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
 
 
 def measure(shape: Shape, options: Mapping[str, Any], progress: Progress = lambda line: None) -> Row:
-    """Check, then time, one shape. Raises KgenError as `run` does."""
+    """Check, then time, one shape. Raises KgenError as `run` does, and where memory is short (K586)."""
+    wanted = chosen_peers(options["peers"], shape.device)
+    check_room(shape, gathered=any(name not in FLASHINFER for name in wanted))
     pool = draw_pool(shape, load_catalog().layouts[shape.layout])
     forced = {name: options[name] for name in ("reuse_kv_times", "partition_size")}
     decode = Decode(pool, forced, insisted(options["arch"]))
     variant = decode.check()
     if pool.rotation_bytes < pool.cache_bytes:
         progress(f"{len(pool.tables)} tables do not outgrow the cache: rates are partly its own")
-    times = timed(decode, variant, contenders(decode, options["peers"], progress), int(options["rounds"]))
+    times = timed(decode, variant, contenders(decode, wanted, progress), int(options["rounds"]))
     own, pages, stream = (times.pop(name) for name in ("kernel", "pages", "stream"))
     peers = {name: spread(one) for name, one in times.items()}
     best = min(peers, key=lambda name: peers[name].median, default="")
@@ -153,6 +158,19 @@ def measure(shape: Shape, options: Mapping[str, Any], progress: Progress = lambd
         speedup=spread(ratios(own, times[best])) if best else None,
         rotation=(len(pool.tables), pool.rotation_bytes, pool.cache_bytes),
     )
+
+
+def check_room(shape: Shape, *, gathered: bool) -> None:
+    """Raise KgenError (K586) where the device lacks memory for a shape: a host that runs out kills."""
+    if shape.device == "cpu":
+        free = available_memory()
+    else:
+        torch.cuda.empty_cache()
+        free, _ = torch.cuda.mem_get_info(shape.device)
+    needed = bytes_of(shape, gathered=gathered)
+    if free is not None and needed > free:
+        message = f"the call and its peers need {needed / 2**30:.1f} GiB; {free / 2**30:.1f} are free"
+        raise KgenError(Diagnostic("K586", message, hint="--peers none takes less, and so do smaller calls"))
 
 
 @contextmanager

@@ -156,6 +156,16 @@ def last_level_cache(device: str = "cpu") -> int:
         return GUESSED_CACHE_BYTES
 
 
+def bytes_of(shape: Shape, *, gathered: bool) -> int:
+    """Bytes that measuring a shape takes: its tables' pages, where `gathered` those of all rows in one piece
+    too, and a row in float64 with its absolute values."""
+    tables = tables_of(shape, last_level_cache(shape.device))
+    row = 2 * shape.longest * shape.kv_heads * shape.head_dim * DTYPES[shape.dtype].itemsize
+    pages = sum(shape.row_pages) * shape.block_size
+    held = tables * (shape.kv_bytes * pages // sum(shape.lengths) + (shape.batch * row if gathered else 0))
+    return held + 2 * row + 8 * 4 * shape.longest * shape.head_dim
+
+
 def tables_of(shape: Shape, cache_bytes: int) -> int:
     """How many tables it takes for a page to leave a cache of that size before its next turn."""
     return min(MOST_SETS, 1 + max(1, -(-ROTATION * cache_bytes // max(shape.kv_bytes, 1))))
