@@ -21,6 +21,7 @@ from kgen.variants.model import Matrix, Rejected, Variant
 if TYPE_CHECKING:
     from kgen.build.progress import Mode, Reporter
     from kgen.dispatch.dispatcher import Dispatcher
+    from kgen.tuning import TuningTable
 
 log = logging.getLogger("kgen")
 
@@ -154,6 +155,45 @@ class _Compiler:
 
     def binding(self) -> Path | None:
         return build_binding()
+
+    def tuning(self, op: str, target: str) -> tuple[TuningTable, ...]:
+        return tuning_tables(op, target)
+
+
+def tuning_files(op: str, target: str) -> list[Path]:
+    """The files that may hold tuning tables of an operator on a target, in the order they are looked at."""
+    return sorted(paths.tune_dir().glob(f"{op}.{target}.*yaml"))
+
+
+def tuning_tables(op: str, target: str) -> tuple[TuningTable, ...]:
+    """The tables that hold for an operator's kernels on a target; one of another compiler does not, and is
+    passed over with a line in the log. Raises KgenError with the faults of a file that is no table."""
+    from kgen.spec.load import load_tuning
+
+    found = []
+    for file in tuning_files(op, target):
+        table = load_tuning(file, _catalog().ops)
+        current = compiler_version(target)
+        if (table.op, table.target) != (op, target):
+            log.warning("%s is passed over: it is of %s on %s", file, table.op, table.target)
+        elif current and table.compiler != current:
+            log.warning(
+                "%s is passed over: it is of kernels by %s; the compiler here is %s",
+                *(file, table.compiler, current),
+            )
+        else:
+            found.append(table)
+    return tuple(found)
+
+
+def compiler_version(target: str) -> str:
+    """The compiler of a target's kernels in one line; empty where none is here."""
+    from kgen.build.toolchains import for_target
+
+    try:
+        return for_target(_catalog().target(target), simulated=False).version
+    except KgenError:
+        return ""
 
 
 def build_binding() -> Path | None:

@@ -18,7 +18,17 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kgen"
 
-BASE = ("diagnostics", "env", "paths", "layout", "manifest", "manifest_read", "arithmetic", "semantics")
+BASE = (
+    "diagnostics",
+    "env",
+    "paths",
+    "layout",
+    "manifest",
+    "manifest_read",
+    "arithmetic",
+    "semantics",
+    "tuning",
+)
 # Each of these may import those before it.
 COMPILE = ("syntax", "algebra", "spec", "targets", "masks", "variants", "render", "build", "inspect")
 RUN = ("metadata", "dispatch", "runtime")
@@ -42,6 +52,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "paths": ("env", "diagnostics"),
     "layout": ("diagnostics",),
     "manifest": ("diagnostics",),
+    "tuning": ("manifest", "diagnostics"),
     "pictures": ("diagnostics",),
     "manifest_read": ("manifest", "layout", "diagnostics"),
     "arithmetic": ("diagnostics",),

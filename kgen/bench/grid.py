@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,10 @@ def _outcome(
     means = tuple(name for name, condition in bench.means.items() if holds(condition, cell))
     try:
         shape = shape_of(cell, device, options)
-        with using_threads(shape.threads or torch.get_num_threads()):
+        with freed(device), using_threads(shape.threads or torch.get_num_threads()):
             return Outcome(cell.name, means, measure(shape, options, progress).json())
     except Exception as problem:  # whatever it is, the next cell may do
-        return Outcome(cell.name, means, failed=_reason(problem))
-    finally:
-        _free(device)
+        return Outcome(cell.name, means, failed=reason(problem))
 
 
 def shape_of(cell: BenchCell, device: str, options: Mapping[str, Any]) -> Shape:
@@ -121,7 +120,8 @@ def shape_of(cell: BenchCell, device: str, options: Mapping[str, Any]) -> Shape:
     )
 
 
-def _reason(problem: Exception) -> str:
+def reason(problem: Exception) -> str:
+    """Why something failed, in one line."""
     if isinstance(problem, KgenError):
         first = problem.diagnostics[0]
         return f"{first.code}: {first.message}"
@@ -129,11 +129,13 @@ def _reason(problem: Exception) -> str:
     return f"{type(problem).__name__}{': ' + lines[0] if lines else ''}"
 
 
-def _free(device: str) -> None:
-    """Give back what a cell held, that of its errors' frames too."""
+@contextmanager
+def freed(device: str) -> Iterator[None]:
+    """Memory that was taken before is given back first; an error may have held it until now."""
     gc.collect()
     if device != "cpu":
         torch.cuda.empty_cache()
+    yield
 
 
 def _once(progress: Progress) -> Progress:

@@ -13,10 +13,7 @@ from typing import Any
 import torch
 
 from kgen import __version__, api
-from kgen.build.toolchains import for_target
-from kgen.diagnostics import KgenError
 from kgen.dispatch import gpu
-from kgen.spec.load import load_catalog
 
 CPUINFO = Path("/proc/cpuinfo")
 PACKAGES = ("flashinfer-python", "triton")
@@ -70,12 +67,8 @@ def versions(device: str) -> Mapping[str, str]:
 
 
 def compiler_of(device: str) -> str:
-    """The compiler of a device's kernels in one line; empty where there is none here."""
-    arch = api.compiler().native() if device == "cpu" else gpu.arch_of(device)
-    try:
-        return " ".join(for_target(load_catalog().target(arch), simulated=False).identity.split())
-    except KgenError:
-        return ""
+    """The compiler of a device's kernels; empty where there is none here."""
+    return api.compiler_version(api.compiler().native() if device == "cpu" else gpu.arch_of(device))
 
 
 def _cpu_fields() -> Mapping[str, list[str]]:

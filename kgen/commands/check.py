@@ -21,8 +21,8 @@ Read specs, check every name, type and expression in them, and expand the builds
 told at once, each with its place, a caret, what was expected and the nearest valid choice.
 
 With no argument: everything under specs/ (targets, layouts, operators, builds, grids of benchmarks).
-A FOLDER is read as a whole specs folder; a FILE is an operator, a target, the layouts, the masks, a build or
-a grid.
+A FOLDER is read as a whole specs folder; a FILE is an operator, a target, the layouts, the masks, a build,
+a grid or a tuning table.
 
 examples:
   kgen check
@@ -32,7 +32,7 @@ examples:
 exit codes: 0 no faults, 1 faults, 2 usage
 """
 
-KINDS = ("op", "target", "layouts", "build", "bench", "masks")
+KINDS = ("op", "tuned", "target", "layouts", "build", "bench", "masks")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def check_folder(folder: Path) -> list[str]:
 
 def check_file(path: Path) -> list[str]:
     """Check one file, told apart by the key that names what it is. Raises KgenError."""
-    from kgen.spec.load import load_catalog, load_layouts, load_masks, load_op, load_target
+    from kgen.spec.load import load_catalog, load_layouts, load_masks, load_op, load_target, load_tuning
 
     kind = kind_of(path)
     if kind == "target":
@@ -97,6 +97,9 @@ def check_file(path: Path) -> list[str]:
         op = load_op(path, catalog.layouts, list(catalog.targets))
         _check_rows([op])
         return [f"{path}: operator {op.name}"]
+    if kind == "tuned":
+        table = load_tuning(path, catalog.ops)
+        return [f"{path}: {len(table.classes)} classes of {table.op} on {table.target}"]
     if kind == "bench":
         return _check_benches([path], catalog)
     return _check_builds([path], catalog)

@@ -16,8 +16,10 @@ from kgen.spec.layouts import read_layouts
 from kgen.spec.model import BuildSpec, OpSpec, TargetSpec, VariantSpec
 from kgen.spec.op import read_op
 from kgen.spec.target import name_of, parent_of, read_target, resolve_like
+from kgen.spec.tuning import read_tuning
 from kgen.spec.variants import read_masks
 from kgen.syntax.yaml import MapNode, Node, load
+from kgen.tuning import TuningTable
 
 MAX_BYTES = 1 << 20
 MASKS = "masks.yaml"
@@ -103,6 +105,16 @@ def load_bench(path: str | Path, catalog: Catalog) -> BenchSpec:
     if bench is None or found:
         raise KgenError(found.diagnostics)
     return bench
+
+
+def load_tuning(path: str | Path, ops: Mapping[str, OpSpec]) -> TuningTable:
+    """The tuning table of one file, checked against the operators."""
+    found = Collector()
+    source = _read(Path(path), str(path), found)
+    table = read_tuning(load(source, found), ops, Path(path).name, found) if source is not None else None
+    if table is None or found:
+        raise KgenError(found.diagnostics)
+    return table
 
 
 def root_keys(path: str | Path) -> tuple[str, ...]:
