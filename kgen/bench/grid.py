@@ -5,21 +5,24 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from kgen import api, env, ops
 from kgen.bench import decode
 from kgen.bench.contenders import chosen_peers
 from kgen.bench.decode import DEFAULTS, Progress, Row, using_threads
-from kgen.bench.device import find_device
+from kgen.bench.device import find_device, insisted
 from kgen.bench.machine import clocks, machine, versions
 from kgen.bench.outcome import GridReport, Outcome
-from kgen.bench.pool import Shape
+from kgen.bench.pool import Shape, row_lengths
 from kgen.diagnostics import Diagnostic, KgenError
+from kgen.dispatch import gpu
+from kgen.manifest import Scalar
 from kgen.spec.benches import BenchCell, BenchSpec, holds
 from kgen.spec.load import load_catalog
 from kgen.syntax.ast import Expr
@@ -28,6 +31,48 @@ OPTIONS = ("device", "arch", "threads", "rounds", "reuse_kv_times", "partition_s
 """Options of `kgen bench decode` that a grid leaves open."""
 
 Measure = Callable[[Shape, Mapping[str, Any], Progress], Row]
+
+
+def kernels_of(cells: Sequence[BenchCell], args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Scalar]]]:
+    """The variants that the calls of cells would build one by one, as operator and parameters; none where
+    building is off. Raises KgenError as `run_grid` does."""
+    if not env.jit():
+        return []
+    options = _options(args)
+    device = find_device(options["device"], options["arch"], load_catalog())
+    arch = insisted(options["arch"]) or (gpu.arch_of(device) if device != "cpu" else api.compiler().native())
+    forced = {
+        name: options[name] for name in ("reuse_kv_times", "partition_size") if options[name] is not None
+    }
+    return [("paged_attention", _params(cell, {**forced, "arch": arch})) for cell in cells]
+
+
+def _params(cell: BenchCell, more: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    """The parameters that a call of a cell gets."""
+    heads, rows = cell.heads, row_lengths(cell.workload.batch, cell.workload.context, _seed(cell))
+    sizes: Mapping[str, Scalar] = {
+        "num_seqs": len(rows),
+        "max_seq_len": max(rows),
+        "num_heads": heads.heads,
+        "num_kv_heads": heads.kv_heads,
+        "head_dim": heads.head_dim,
+        "dtype": cell.dtype,
+        "layout": cell.layout,
+        "block_size": cell.block_size,
+    }
+    return ops.dispatcher().explain("paged_attention", {**sizes, **more}).params
+
+
+def _seed(cell: BenchCell) -> int | None:
+    return cell.workload.seed if cell.workload.ragged else None
+
+
+def cells_of(bench: BenchSpec, only: Expr | None) -> list[BenchCell]:
+    """The cells that `only` holds for. Raises KgenError (K580) where there is none."""
+    cells = [cell for cell in bench.cells() if only is None or holds(only, cell)]
+    if not cells:
+        raise KgenError(Diagnostic("K580", f"no cell of the grid {bench.name} is left by --only"))
+    return cells
 
 
 def run_grid(
@@ -49,9 +94,7 @@ def run_grid(
     options = _options(args)
     device = find_device(options["device"], options["arch"], load_catalog())
     chosen_peers(options["peers"], device)
-    cells = [cell for cell in bench.cells() if only is None or holds(only, cell)]
-    if not cells:
-        raise KgenError(Diagnostic("K580", f"no cell of the grid {bench.name} is left by --only"))
+    cells = cells_of(bench, only)
     where = {**machine(device), "clocks": {"before": clocks(device)}}
     report = GridReport(bench.name, command, where, versions(device), ())
     told = _once(progress)

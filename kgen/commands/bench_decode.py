@@ -77,7 +77,7 @@ def _rows(args: argparse.Namespace, call: Mapping[str, Any], progress: Progress)
 
 def _report(args: argparse.Namespace, call: Mapping[str, Any], progress: Progress) -> GridReport:
     from kgen import api
-    from kgen.bench.grid import run_grid
+    from kgen.bench.grid import cells_of, kernels_of, run_grid
     from kgen.bench.outcome import read_grid
     from kgen.spec.benches import cell_filter
     from kgen.spec.load import load_bench
@@ -90,6 +90,13 @@ def _report(args: argparse.Namespace, call: Mapping[str, Any], progress: Progres
     catalog = api.check()
     bench = load_bench(api.bench_path(args.grid), catalog)
     only = None if args.only is None else cell_filter(args.only, bench, catalog)
+    try:
+        api.build_ahead(kernels_of(cells_of(bench, only), call))
+    except KgenError as error:
+        first = error.diagnostics[0]
+        if not first.code.startswith("K4"):
+            raise
+        progress(f"not every kernel can be built, and its cells will say why: {first.message}")
     command = shlex.join(["kgen", *sys.argv[1:]])
     return run_grid(bench, call, only=only, command=command, out=args.out, progress=progress)
 

@@ -8,7 +8,7 @@ import torch
 
 from kgen import api
 from kgen.bench.decode import check_room
-from kgen.bench.grid import run_grid, shape_of
+from kgen.bench.grid import kernels_of, run_grid, shape_of
 from kgen.bench.outcome import Outcome, read_grid
 from kgen.bench.pool import Shape
 from kgen.diagnostics import Diagnostic, KgenError
@@ -168,6 +168,21 @@ def test_a_cell_is_measured_for_good(bench, tmp_path, monkeypatch):
     report = run_grid(bench, {"rounds": 1, "threads": 1, "peers": ["sdpa"]}, only=only)
     assert [one.failed for one in report.outcomes] == ["", ""]
     assert all(one.row["best_peer"] == "sdpa" for one in report.outcomes)
+
+
+def test_the_kernels_of_a_grid_are_known_beforehand(bench, monkeypatch, empty_cache):
+    wanted = kernels_of(bench.cells(), {"arch": "cpu_generic", "partition_size": 64})
+    assert [op for op, _ in wanted] == ["paged_attention"] * 4
+    reuse = [params["reuse_kv_times"] for _, params in wanted]
+    assert reuse == [2, 2, 8, 8]
+    assert {(params["arch"], params["partition_size"]) for _, params in wanted} == {("cpu_generic", 64)}
+    built = []
+    monkeypatch.setattr(api, "build_variants", lambda variants, jobs: built.extend(variants) or ())
+    monkeypatch.setattr("kgen.build.library.register_library", lambda *args, **kwargs: None)
+    never = ("paged_attention", {**wanted[0][1], "head_dim": 100})
+    assert api.build_ahead([*wanted, never]) == len(built) == 2
+    monkeypatch.setenv("KGEN_JIT", "0")
+    assert kernels_of(bench.cells(), {}) == []
 
 
 def test_what_does_not_fit_is_not_begun(monkeypatch):

@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
+from kgen import api
 from kgen.bench import decode, grid
 from kgen.cli import main
+from kgen.diagnostics import Diagnostic, KgenError
 from tests.bench.grid_samples import GRID, row
 
 
@@ -21,6 +23,7 @@ def small(tmp_path, monkeypatch):
 
     run = grid.run_grid
     monkeypatch.setattr(grid, "run_grid", lambda *args, **more: run(*args, **more, measure=outcome))
+    monkeypatch.setattr(api, "build_ahead", len)
     file = tmp_path / "small.yaml"
     file.write_text(GRID)
     return file
@@ -41,6 +44,16 @@ def test_a_grid_in_lines_and_as_a_document(small, capsys, monkeypatch):
     assert kgen("--grid", small, "--only", "heads == 4") == 0
     shown = capsys.readouterr().out
     assert "grouped (2)" in shown and "1.100x" in shown and "80.0%" in shown
+
+
+def test_a_kernel_that_cannot_be_built_stops_no_other(small, capsys, monkeypatch):
+    def build(wanted):
+        raise KgenError(Diagnostic("K405", "it spills"))
+
+    monkeypatch.setattr(api, "build_ahead", build)
+    assert kgen("--grid", small, "--only", "heads == 4") == 0
+    told = capsys.readouterr().err
+    assert "its cells will say why: it spills" in told and "kgen: [2/2]" in told
 
 
 def test_what_was_kept_is_shown_without_measuring(small, capsys, tmp_path, monkeypatch):
