@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -126,6 +126,19 @@ def read_grid(file: Path) -> GridReport:
         hint = "write one with `kgen bench decode --grid NAME --out FILE`"
         raise KgenError(Diagnostic("K584", message, hint=hint)) from None
     return report
+
+
+def joined(reports: Sequence[GridReport]) -> GridReport:
+    """Runs of parts of a grid as one; of a cell that several measured the last counts. Raises KgenError
+    (K584) where they are of different machines."""
+    first = reports[0]
+    for other in reports[1:]:
+        if other.machine.get("device") != first.machine.get("device"):
+            devices = f"{first.machine.get('device')} and {other.machine.get('device')}"
+            raise KgenError(Diagnostic("K584", f"results of {devices} do not make one picture"))
+    cells = {one.cell: one for report in reports for one in report.outcomes}
+    commands = "\n".join(dict.fromkeys(report.command for report in reports))
+    return replace(first, command=commands, outcomes=tuple(cells.values()))
 
 
 def _mean(name: str, cells: Sequence[Outcome]) -> Mean:

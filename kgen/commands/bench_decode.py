@@ -39,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep a grid's results here, cell by cell")
     parser.add_argument(
-        "--from", dest="read", type=Path, metavar="FILE", help="measure nothing: show what --out kept"
+        "--from",
+        dest="read",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="measure nothing: show what --out kept, in one file or in several",
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw a picture (needs matplotlib)")
 
@@ -78,7 +83,7 @@ def _rows(args: argparse.Namespace, call: Mapping[str, Any], progress: Progress)
 def _report(args: argparse.Namespace, call: Mapping[str, Any], progress: Progress) -> GridReport:
     from kgen import api
     from kgen.bench.grid import cells_of, kernels_of, run_grid
-    from kgen.bench.outcome import read_grid
+    from kgen.bench.outcome import joined, read_grid
     from kgen.spec.benches import cell_filter
     from kgen.spec.load import load_bench
 
@@ -86,7 +91,7 @@ def _report(args: argparse.Namespace, call: Mapping[str, Any], progress: Progres
         if args.grid or args.only or args.out:
             message = "--from shows a run that is done; --grid, --only and --out are of one to come"
             raise KgenError(Diagnostic("K580", message))
-        return read_grid(args.read)
+        return joined([read_grid(file) for file in args.read])
     catalog = api.check()
     bench = load_bench(api.bench_path(args.grid), catalog)
     only = None if args.only is None else cell_filter(args.only, bench, catalog)

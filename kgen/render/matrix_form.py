@@ -155,9 +155,7 @@ def _transposed(plan: Products, made: _Maker, output: Fragment) -> TransposedFor
         chunk=loads.chunk,
         row_token=made.place({**lane, "operand": len(loads.tokens)}, lambda at, o: loads.tokens[o][at]),
         row_dim=made.place(lane, lambda at: loads.dims[at]),
-        out_dim=made.place(
-            {**lane, "e": plan.instruction.d.elements}, lambda at, e: output.cells[at][e][1]
-        ),
+        out_dim=made.place({**lane, "e": plan.instruction.d.elements}, lambda at, e: output.cells[at][e][1]),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch
 from kgen import api
 from kgen.bench.decode import check_room
 from kgen.bench.grid import kernels_of, run_grid, shape_of
-from kgen.bench.outcome import Outcome, read_grid
+from kgen.bench.outcome import Outcome, joined, read_grid
 from kgen.bench.pool import Shape
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.benches import cell_filter, holds
@@ -127,6 +128,24 @@ def test_what_is_kept_can_be_read_again(bench, tmp_path):
     assert json.loads(json.dumps(report.json())) == json.loads(out.read_text())
     assert again.command == "kgen bench decode --grid small"
     assert [file.name for file in tmp_path.iterdir() if file.suffix == ".json"] == ["run.json"]
+
+
+def test_parts_of_a_grid_are_one(bench):
+    def part(text, share):
+        only = cell_filter(text, bench, api.check())
+        return run_grid(bench, {}, only=only, command=text, measure=measured([], share=share))
+
+    whole = joined([part("heads == 4", 0.5), part("kv_heads == 1", 0.6), part("ragged and heads == 4", 0.7)])
+    assert {one.cell: one.of_ceiling for one in whole.outcomes} == {
+        "even 4/2x64 f32 bhsd p16": 0.5,
+        "mixed 4/2x64 f32 bhsd p16": 0.7,
+        "even 8/1x64 f32 bhsd p16": 0.6,
+        "mixed 8/1x64 f32 bhsd p16": 0.6,
+    }
+    assert whole.command.splitlines() == ["heads == 4", "kv_heads == 1", "ragged and heads == 4"]
+    other = replace(whole, machine={"device": "another chip"})
+    with pytest.raises(KgenError, match="another chip do not make one picture"):
+        joined([whole, other])
 
 
 def test_means_and_the_worst(bench):
