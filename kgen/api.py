@@ -21,6 +21,7 @@ from kgen.variants.model import Matrix, Rejected, Variant
 if TYPE_CHECKING:
     from kgen.build.progress import Mode, Reporter
     from kgen.dispatch.dispatcher import Dispatcher
+    from kgen.tuning import TuningTable
 
 log = logging.getLogger("kgen")
 
@@ -116,6 +117,18 @@ def jit(op: str, params: Mapping[str, Scalar]) -> Entry:
     return entry
 
 
+def build_ahead(wanted: Sequence[tuple[str, Mapping[str, Scalar]]], jobs: int | None = None) -> int:
+    """Build variants, given as operator and parameters, that calls would build one by one; how many. What is
+    never generated is left for its call to refuse. Raises KgenError (K4xx) where one cannot be built."""
+    from kgen.build.library import register_library
+
+    found = [_variant(op, params) for op, params in wanted]
+    variants = list({one.name: one for one in found if isinstance(one, Variant)}.values())
+    if variants:
+        register_library(ON_DEMAND, build_variants(variants, jobs), _policies(variants), keep=True)
+    return len(variants)
+
+
 def dispatcher() -> Dispatcher:
     """The dispatcher behind `kgen.ops`."""
     from kgen.dispatch import calls
@@ -154,6 +167,45 @@ class _Compiler:
 
     def binding(self) -> Path | None:
         return build_binding()
+
+    def tuning(self, op: str, target: str) -> tuple[TuningTable, ...]:
+        return tuning_tables(op, target)
+
+
+def tuning_files(op: str, target: str) -> list[Path]:
+    """The files that may hold tuning tables of an operator on a target, in the order they are looked at."""
+    return sorted(paths.tune_dir().glob(f"{op}.{target}.*yaml"))
+
+
+def tuning_tables(op: str, target: str) -> tuple[TuningTable, ...]:
+    """The tables that hold for an operator's kernels on a target; one of another compiler does not, and is
+    passed over with a line in the log. Raises KgenError with the faults of a file that is no table."""
+    from kgen.spec.load import load_tuning
+
+    found = []
+    for file in tuning_files(op, target):
+        table = load_tuning(file, _catalog().ops)
+        current = compiler_version(target)
+        if (table.op, table.target) != (op, target):
+            log.warning("%s is passed over: it is of %s on %s", file, table.op, table.target)
+        elif current and table.compiler != current:
+            log.warning(
+                "%s is passed over: it is of kernels by %s; the compiler here is %s",
+                *(file, table.compiler, current),
+            )
+        else:
+            found.append(table)
+    return tuple(found)
+
+
+def compiler_version(target: str) -> str:
+    """The compiler of a target's kernels in one line; empty where none is here."""
+    from kgen.build.toolchains import for_target
+
+    try:
+        return for_target(_catalog().target(target), simulated=False).version
+    except KgenError:
+        return ""
 
 
 def build_binding() -> Path | None:
@@ -229,13 +281,22 @@ def _policy(op: OpSpec) -> Policy:
 
 def build_path(build_spec: str | Path) -> Path:
     """The file of a build; a bare name stands for a shipped one unless a file has that very name."""
-    path = Path(build_spec)
+    return _spec_path("build", "builds", build_spec)
+
+
+def bench_path(bench_spec: str | Path) -> Path:
+    """The file of a grid of benchmarks; a bare name stands for a shipped one, as for a build."""
+    return _spec_path("grid", "benches", bench_spec)
+
+
+def _spec_path(what: str, folder_name: str, spec: str | Path) -> Path:
+    path = Path(spec)
     if path.suffix or len(path.parts) > 1 or path.is_file():
         return path
-    folder = paths.specs_dir() / "builds"
+    folder = paths.specs_dir() / folder_name
     if (folder / f"{path}.yaml").is_file():
         return paths.shown(folder / f"{path}.yaml")
     known = sorted(file.stem for file in folder.glob("*.yaml"))
     raise KgenError(
-        Diagnostic("K105", f"there is no build named '{path}'", hint=choice_hint(str(path), known))
+        Diagnostic("K105", f"there is no {what} named '{path}'", hint=choice_hint(str(path), known))
     )

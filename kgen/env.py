@@ -69,6 +69,12 @@ def num_threads() -> int | None:
     return _count("KGEN_NUM_THREADS", minimum=1)
 
 
+def tune_directory() -> Path | None:
+    """KGEN_TUNE_DIR: where tuning tables are; relative paths count from the working folder."""
+    text = _text("KGEN_TUNE_DIR")
+    return None if text is None else _path(text)
+
+
 def compiler_launcher() -> tuple[str, ...]:
     """KGEN_COMPILER_LAUNCHER: words put before each compile command, such as `ccache`."""
     return _words("KGEN_COMPILER_LAUNCHER")
@@ -127,6 +133,7 @@ VARIABLES: tuple[Variable, ...] = (
     _row("KGEN_ARCH", "a target", "the host's best", arch),
     _row("KGEN_CHECK", "0 or 1", "0", check),
     _row("KGEN_LIBRARY", "folders", "none", library),
+    _row("KGEN_TUNE_DIR", "a folder", "`tuned` in the cache", tune_directory),
     _row("KGEN_NUM_THREADS", "an integer >= 1", "OpenMP's", num_threads),
     _row("KGEN_COMPILER_LAUNCHER", "a command", "none", compiler_launcher),
     _row("KGEN_NO_PYBIND", "0 or 1", "0", no_pybind),

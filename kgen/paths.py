@@ -46,6 +46,11 @@ def cache_dir() -> Path:
         raise KgenError(Diagnostic("K603", "no home folder for the kernel cache", hint=hint)) from None
 
 
+def tune_dir() -> Path:
+    """KGEN_TUNE_DIR, else `tuned` in the cache: where tuning tables are. May not exist."""
+    return env.tune_directory() or cache_dir() / "tuned"
+
+
 def shown(path: Path) -> Path:
     """The path as messages name it: from the working folder on where it is below that."""
     here = Path.cwd()

@@ -18,11 +18,32 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kgen"
 
-BASE = ("diagnostics", "env", "paths", "layout", "manifest", "manifest_read", "arithmetic", "semantics")
+BASE = (
+    "diagnostics",
+    "env",
+    "paths",
+    "layout",
+    "manifest",
+    "manifest_read",
+    "arithmetic",
+    "semantics",
+    "tuning",
+)
 # Each of these may import those before it.
 COMPILE = ("syntax", "algebra", "spec", "targets", "masks", "variants", "render", "build", "inspect")
 RUN = ("metadata", "dispatch", "runtime")
-ACROSS = ("api", "ops", "reference", "testing", "bench", "tune", "replay", "paper", "integrations")
+ACROSS = (
+    "pictures",
+    "api",
+    "ops",
+    "reference",
+    "testing",
+    "bench",
+    "tune",
+    "replay",
+    "paper",
+    "integrations",
+)
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "__init__": ("ops",),
@@ -31,6 +52,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "paths": ("env", "diagnostics"),
     "layout": ("diagnostics",),
     "manifest": ("diagnostics",),
+    "tuning": ("manifest", "diagnostics"),
+    "pictures": ("diagnostics",),
     "manifest_read": ("manifest", "layout", "diagnostics"),
     "arithmetic": ("diagnostics",),
     "semantics": ("arithmetic", "manifest", "diagnostics"),
@@ -42,7 +65,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "ops": ("api", "dispatch"),
     "reference": ("diagnostics", "layout"),
     "testing": (*BASE, *COMPILE, *RUN, "api", "ops", "reference"),
-    "bench": (*BASE, *COMPILE, *RUN, "api", "ops", "reference", "testing"),
+    "bench": (*BASE, *COMPILE, *RUN, "pictures", "api", "ops", "reference", "testing"),
     "tune": (*BASE, *COMPILE, *RUN, "api", "ops", "reference", "testing", "bench"),
     "replay": ("diagnostics", "runtime"),
     "paper": ("diagnostics", "runtime", "replay"),
@@ -61,6 +84,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "lark": ("syntax",),
     "yaml": ("syntax",),
     "jinja2": ("render",),
+    "matplotlib": ("pictures",),
     "pybind11": ("dispatch", "build"),
 }
 

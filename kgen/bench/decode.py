@@ -1,10 +1,9 @@
-"""`kgen bench decode`: paged_attention against the memory's own speed and against torch.
+"""`kgen bench decode`: paged_attention against the memory's own speed and against others.
 
-In every round the kernel, a loop that reads the same pages in the same table order, a plain streaming
-read and torch's ways of doing the work (on keys and values that are already contiguous) run in
-turn. Before anything is timed the kernel's results are compared with the float64 oracle. On a GPU
-each of them is a graph of many calls, which the device times. GB/s counts the bytes of the keys and
-values, 1e9 to the GB.
+In every round a loop that reads the same pages in the same table order, the kernel, others' ways of doing the
+work and a plain streaming read run in turn. Before anything is timed the kernel's results are compared with
+the float64 oracle. On a GPU each of them is a graph of many calls, which the device times. GB/s counts the
+bytes of the keys and values, 1e9 to the GB.
 """
 
 from __future__ import annotations
@@ -13,19 +12,18 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from kgen.bench.ceiling import ceiling
-from kgen.bench.ceiling_gpu import gpu_ceiling
+from kgen.bench.contenders import chosen_peers, contenders, timed
 from kgen.bench.decode_call import Decode
-from kgen.bench.device import Numbered, event_clock, find_device, insisted, recorded, turns
-from kgen.bench.measure import Contender, Spread, alternate, ratios, spread
-from kgen.bench.peers import PAGED_PEERS, PEERS, Paged, Peer
-from kgen.bench.pool import Pool, Shape, draw_pool
+from kgen.bench.device import find_device, insisted
+from kgen.bench.flashinfer_peer import FLASHINFER
+from kgen.bench.measure import Spread, ratios, spread
+from kgen.bench.pool import Shape, bytes_of, draw_pool
+from kgen.build.capacity import available_memory
+from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.load import load_catalog
 
 DEFAULTS: Mapping[str, Any] = {
@@ -43,38 +41,32 @@ DEFAULTS: Mapping[str, Any] = {
     "rounds": 20,
     "reuse_kv_times": None,
     "partition_size": None,
+    "ragged": False,
+    "seed": 0,
+    "peers": None,
 }
 """Options and what they are when not given; block_size, dtype and layout take several values."""
-
-PEER_ERROR = 0.05
-"""Norm of a peer's error, as a part of the result's, above which it is left out. Those that round scores to
-16 bits stay below a fifth of it."""
 
 Progress = Callable[[str], None]
 
 
-class Ceiling(Protocol):
-    """The loops that only read, on one kind of device."""
-
-    def stream(self, data: Tensor, nbytes: int) -> object:
-        """Read the first `nbytes` of a contiguous tensor."""
-
-    def pages(self, pool: Pool, number: int) -> object:
-        """Read the pages a table names, in its order."""
-
-
 @dataclass(frozen=True)
 class Row:
-    """One measured shape. `peers` are seconds by name; `speedup` compares with the best of them."""
+    """One measured shape. `peers` are seconds by name, `best_peer` is the fastest of them by its median, and
+    `speedup` its time as a multiple of the kernel's; none where no peer took part. `rotation`: how many
+    tables calls go round, the bytes of all but one of them, and those of the cache they outgrow."""
 
     variant: str
     shape: Shape
     seconds: Spread
     of_ceiling: Spread
+    of_stream: Spread
     ceiling_seconds: float
     stream_seconds: float
     peers: Mapping[str, Spread]
-    speedup: Spread
+    best_peer: str
+    speedup: Spread | None
+    rotation: tuple[int, int, int]
 
     def json(self) -> dict[str, Any]:
         """The fields a program reads; bytes of KV per second in GB/s."""
@@ -87,14 +79,20 @@ class Row:
             "ceiling_gbps": self.gbps(self.ceiling_seconds),
             "of_ceiling": self.of_ceiling.median,
             "stream_gbps": self.gbps(self.stream_seconds),
+            "of_stream": self.of_stream.median,
             "peers": {
                 name: {"seconds": peer.median, "ratio": peer.median / self.seconds.median}
                 for name, peer in self.peers.items()
             },
+            "best_peer": self.best_peer,
+            "rotation": dict(zip(("tables", "bytes", "cache_bytes"), self.rotation, strict=True)),
             "spread": {
                 "seconds": [self.seconds.low, self.seconds.high],
                 "of_ceiling": [self.of_ceiling.low, self.of_ceiling.high],
-                "best_peer_ratio": [self.speedup.low, self.speedup.median, self.speedup.high],
+                "of_stream": [self.of_stream.low, self.of_stream.high],
+                "best_peer_ratio": [self.speedup.low, self.speedup.median, self.speedup.high]
+                if self.speedup
+                else None,
             },
         }
 
@@ -111,11 +109,12 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
     options = {**DEFAULTS, **{name: value for name, value in args.items() if value is not None}}
     device = find_device(options["device"], options["arch"], load_catalog())
     threads = (options["threads"] or torch.get_num_threads()) if device == "cpu" else 0
+    chosen_peers(options["peers"], device)
     rows = []
     for dtype, layout, block_size in itertools.product(
         *(_several(options[name]) for name in ("dtype", "layout", "block_size"))
     ):
-        names = ("batch", "heads", "kv_heads", "head_dim", "context")
+        names = ("batch", "heads", "kv_heads", "head_dim", "context", "seed")
         sizes: Mapping[str, Any] = {name: int(options[name]) for name in names}
         shape = Shape(
             **sizes,
@@ -124,6 +123,7 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
             dtype=dtype,
             threads=threads,
             device=device,
+            ragged=bool(options["ragged"]),
         )
         progress(f"{dtype} {layout} block_size {block_size}")
         with using_threads(threads or torch.get_num_threads()):
@@ -132,97 +132,45 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
 
 
 def measure(shape: Shape, options: Mapping[str, Any], progress: Progress = lambda line: None) -> Row:
-    """Check, then time, one shape."""
+    """Check, then time, one shape. Raises KgenError as `run` does, and where memory is short (K586)."""
+    wanted = chosen_peers(options["peers"], shape.device)
+    check_room(shape, gathered=any(name not in FLASHINFER for name in wanted))
     pool = draw_pool(shape, load_catalog().layouts[shape.layout])
     forced = {name: options[name] for name in ("reuse_kv_times", "partition_size")}
     decode = Decode(pool, forced, insisted(options["arch"]))
     variant = decode.check()
-    loops: Ceiling = ceiling(shape.threads) if shape.device == "cpu" else gpu_ceiling(shape.device)
-    calls, rounds = {**_own_calls(decode, loops), **_peers(decode, progress)}, int(options["rounds"])
-    if shape.device == "cpu":
-        times = _times(decode, calls, rounds)
-    else:
-        times = _device_times(decode, variant, calls, rounds)
-    own = times.pop("kernel")
-    pages, stream = times.pop("pages"), times.pop("stream")
-    best = [min(one) for one in zip(*times.values(), strict=True)] or own
+    if pool.rotation_bytes < pool.cache_bytes:
+        progress(f"{len(pool.tables)} tables do not outgrow the cache: rates are partly its own")
+    times = timed(decode, variant, contenders(decode, wanted, progress), int(options["rounds"]))
+    own, pages, stream = (times.pop(name) for name in ("kernel", "pages", "stream"))
+    peers = {name: spread(one) for name, one in times.items()}
+    best = min(peers, key=lambda name: peers[name].median, default="")
     return Row(
         variant=variant,
         shape=shape,
         seconds=spread(own),
         of_ceiling=spread(ratios(own, pages)),
+        of_stream=spread(ratios(own, stream)),
         ceiling_seconds=spread(pages).median,
         stream_seconds=spread(stream).median,
-        peers={name: spread(one) for name, one in times.items()},
-        speedup=spread(ratios(own, best)),
+        peers=peers,
+        best_peer=best,
+        speedup=spread(ratios(own, times[best])) if best else None,
+        rotation=(len(pool.tables), pool.rotation_bytes, pool.cache_bytes),
     )
 
 
-def _own_calls(decode: Decode, loops: Ceiling) -> dict[str, Numbered]:
-    pool, nbytes = decode.pool, decode.pool.shape.kv_bytes
-    return {
-        "kernel": decode,
-        "pages": lambda number: loops.pages(pool, number),
-        "stream": lambda number: loops.stream(pool.span(number), nbytes),
-    }
-
-
-def _peers(decode: Decode, progress: Progress) -> dict[str, Numbered]:
-    """What others do with the tables, each on keys and values as it wants them. One that fails, or gives
-    something else, takes no part, and `progress` hears why."""
-    pool = decode.pool
-    gathered = [pool.contiguous(number) for number in range(len(pool.tables))]
-    calls: dict[str, Callable[[], Paged | None]] = {
-        name: partial(_peer_call, peer, pool, gathered, decode.scale) for name, peer in PEERS.items()
-    }
-    calls |= {name: partial(make, pool, decode.scale) for name, make in PAGED_PEERS.items()}
-    want = decode(0).double()
-    found: dict[str, Numbered] = {}
-    for name, make in calls.items():
-        try:
-            call = make()
-            error = float((call(0).double() - want).norm() / want.norm()) if call else 0.0
-            if call is not None and pool.q.is_cuda:
-                recorded(call, [0])
-        except Exception as problem:  # other people's code
-            progress(_left_out(name, problem))
-            continue
-        if call is not None and error <= PEER_ERROR:
-            found[name] = call
-        elif call is not None:
-            progress(_left_out(name, f"its result is off by {error:.2g}"))
-    return found
-
-
-def _left_out(name: str, why: object) -> str:
-    kind = f"{type(why).__name__}: " if isinstance(why, Exception) else ""
-    return f"{name} takes no part: {kind}{why}"
-
-
-def _peer_call(peer: Peer, pool: Pool, gathered: Sequence[tuple[Tensor, Tensor]], scale: float) -> Paged:
-    return lambda number: peer(pool.q, *gathered[number], scale)
-
-
-def _times(decode: Decode, calls: Mapping[str, Numbered], rounds: int) -> dict[str, list[float]]:
-    """Call by call, each on the next of the tables."""
-    turn = decode.pool.rotation()
-
-    def contender(call: Numbered) -> Contender:
-        return lambda: call(next(turn))
-
-    return alternate({name: contender(call) for name, call in calls.items()}, rounds)
-
-
-def _device_times(
-    decode: Decode, variant: str, calls: Mapping[str, Numbered], rounds: int
-) -> dict[str, list[float]]:
-    """Graph by graph. What the kernel's graph leaves is compared with the oracle once more."""
-    numbers = turns(len(decode.pool.tables), decode.pool.shape.kv_bytes)
-    replays = {name: recorded(call, numbers) for name, call in calls.items()}
-    decode.out.fill_(torch.nan)
-    replays["kernel"]()
-    decode.compare(numbers[-1], variant)
-    return alternate(replays, rounds, clock=event_clock(len(numbers)))
+def check_room(shape: Shape, *, gathered: bool) -> None:
+    """Raise KgenError (K586) where the device lacks memory for a shape: a host that runs out kills."""
+    if shape.device == "cpu":
+        free = available_memory()
+    else:
+        torch.cuda.empty_cache()
+        free, _ = torch.cuda.mem_get_info(shape.device)
+    needed = bytes_of(shape, gathered=gathered)
+    if free is not None and needed > free:
+        message = f"the call and its peers need {needed / 2**30:.1f} GiB; {free / 2**30:.1f} are free"
+        raise KgenError(Diagnostic("K586", message, hint="--peers none takes less, and so do smaller calls"))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,19 +11,21 @@ from torch import Tensor
 from kgen import ops
 from kgen.bench.pool import Pool
 from kgen.bench.proof import calls, launched, narrow_on_gpu, prove_row
+from kgen.manifest import Scalar
 
 ROWS = 8
 """Rows of the first table that are compared with the oracle; of every other table it is one."""
 
 
 class Decode:
-    """Calls of paged_attention over the tables of a pool."""
+    """Calls of paged_attention over the tables of a pool; `forced` are parameters to insist on."""
 
-    def __init__(self, pool: Pool, forced: Mapping[str, int | None], arch: str | None = None) -> None:
+    def __init__(self, pool: Pool, forced: Mapping[str, Scalar | None], arch: str | None = None) -> None:
         self.pool = pool
         self.scale = pool.shape.head_dim**-0.5
+        self.longest = pool.shape.longest
         self.out = torch.empty_like(pool.q)
-        self.forced = forced
+        self.forced: dict[str, Any] = {name: value for name, value in forced.items() if value is not None}
         self.arch = arch
 
     def __call__(self, number: int) -> Tensor:
@@ -34,12 +37,11 @@ class Decode:
             pool.tables[number],
             pool.seq_lens,
             softmax_scale=self.scale,
-            max_seq_len=pool.shape.context,
+            max_seq_len=self.longest,
             layout=pool.layout.name,
             out=self.out,
-            reuse_kv_times=self.forced.get("reuse_kv_times"),
-            partition_size=self.forced.get("partition_size"),
             arch=self.arch,
+            **self.forced,
         )
         return self.out
 
@@ -48,9 +50,12 @@ class Decode:
         kernel that runs. Raises KgenError (K581) for a result outside the bounds of
         `kgen.testing.tolerance`."""
         before = calls()
+        self.out.fill_(torch.nan)
         self(0)
         name = launched(before)
-        for number in range(len(self.pool.tables)):
+        ops.check()
+        self.compare(0, name)
+        for number in range(1, len(self.pool.tables)):
             self.out.fill_(torch.nan)
             self(number)
             ops.check()

@@ -1,102 +1,155 @@
 """What others do with the same work: torch on keys and values already gathered into one piece, and
-engines' own kernels on the pages where they are installed."""
+FlashInfer on the pages where it is installed."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-if TYPE_CHECKING:
-    from kgen.bench.pool import Pool
+from kgen.bench.pool import Pool
 
-Peer = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""(q [B, Hq, D], k [B, Hkv, L, D], v, softmax_scale) -> O [B, Hq, D]"""
-
-Paged = Callable[[int], Tensor]
-"""(number of a table) -> O [B, Hq, D]"""
+Call = Callable[[int], Tensor]
+"""(number of a table) -> O [batch, heads, head_dim]"""
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float) -> Tensor:
-    """One query row a head; torch pairs heads with their KV head."""
-    out: Tensor = scaled_dot_product_attention(q.unsqueeze(2), k, v, scale=softmax_scale, enable_gqa=True)
+class Absent(Exception):
+    """A peer that cannot do the work; the text says why."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The work behind one table in one piece: q [B, Hq, D]; k and v [B, Hkv, L, D]; visible [B, 1, 1, L]
+    bool, None where all rows are of length L."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    scale: float
+    visible: Tensor | None = None
+
+    @property
+    def folded(self) -> Tensor:
+        """The heads of a group as the rows of one, [B, Hkv, group, D], so that keys are read once."""
+        return self.q.reshape(*self.k.shape[:2], -1, self.q.shape[-1])
+
+
+Dense = Callable[[Gathered], Tensor]
+"""-> O [B, Hq, D]"""
+
+
+class Work:
+    """Decode over a pool, for peers to do."""
+
+    def __init__(self, pool: Pool, scale: float) -> None:
+        self.pool = pool
+        self.scale = scale
+
+    @cached_property
+    def gathered(self) -> Sequence[Gathered]:
+        """Behind each table."""
+        pool, visible = self.pool, None
+        if pool.shape.ragged:
+            keys = torch.arange(pool.shape.longest, device=pool.q.device)
+            visible = (keys < pool.seq_lens.unsqueeze(1))[:, None, None, :]
+        tables = range(len(pool.tables))
+        return [Gathered(pool.q, *pool.contiguous(number), self.scale, visible) for number in tables]
+
+
+Peer = Callable[[Work], Call]
+"""Prepares what need not be timed. Raises Absent, or whatever the peer's own code raises."""
+
+
+def sdpa(work: Gathered) -> Tensor:
+    """One query row a head; torch pairs heads with their KV head and chooses the kernel."""
+    out: Tensor = scaled_dot_product_attention(
+        work.q.unsqueeze(2), work.k, work.v, attn_mask=work.visible, scale=work.scale, enable_gqa=True
+    )
     return out.squeeze(2)
 
 
-def sdpa_folded(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float) -> Tensor:
-    """The heads of a group as the rows of one, so that keys are read once."""
-    rows = q.reshape(*k.shape[:2], -1, q.shape[-1])
-    out: Tensor = scaled_dot_product_attention(rows, k, v, scale=softmax_scale)
-    return out.reshape(q.shape)
+def sdpa_folded(work: Gathered) -> Tensor:
+    """The heads of a group as rows."""
+    out: Tensor = scaled_dot_product_attention(
+        work.folded, work.k, work.v, attn_mask=work.visible, scale=work.scale
+    )
+    return out.reshape(work.q.shape)
 
 
-def matmuls(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float) -> Tensor:
+def matmuls(work: Gathered) -> Tensor:
     """Two batched products with a softmax between."""
-    rows = q.reshape(*k.shape[:2], -1, q.shape[-1]) * softmax_scale
-    weights = torch.softmax(rows @ k.transpose(2, 3), dim=-1)
-    return (weights @ v).reshape(q.shape)
+    scores = (work.folded * work.scale) @ work.k.transpose(2, 3)
+    if work.visible is not None:
+        scores = scores.masked_fill(~work.visible, -torch.inf)
+    return (torch.softmax(scores, dim=-1) @ work.v).reshape(work.q.shape)
 
 
-PEERS: Mapping[str, Peer] = {"sdpa": sdpa, "sdpa_folded": sdpa_folded, "matmuls": matmuls}
+def _dense(form: Dense) -> Peer:
+    def prepare(work: Work) -> Call:
+        gathered = work.gathered
+        return lambda number: form(gathered[number])
 
-_FLASHINFER_LAYOUTS = {"bshd": "NHD", "bhsd": "HND"}
-_FLASHINFER_WORKSPACE = 128 << 20
-
-
-def flashinfer(pool: Pool, softmax_scale: float) -> Paged | None:
-    """FlashInfer's decode over the pool's own pages, planned beforehand; None where it is not installed
-    or knows neither the layout nor the dtype."""
-    order = _FLASHINFER_LAYOUTS.get(pool.layout.name)
-    if order is None or pool.q.dtype == torch.float32 or not pool.q.is_cuda:
-        return None
-    try:
-        package: Any = importlib.import_module("flashinfer")
-    except ImportError:
-        return None
-    workspace = torch.empty(_FLASHINFER_WORKSPACE, dtype=torch.uint8, device=pool.q.device)
-    plans = [_flashinfer_plan(package, workspace, order, pool, table, softmax_scale) for table in pool.tables]
-    out, caches = torch.empty_like(pool.q), (pool.k_cache, pool.v_cache)
-
-    def run(number: int) -> Tensor:
-        plans[number].run(pool.q, caches, out=out)
-        return out
-
-    return run
+    return prepare
 
 
-def _flashinfer_plan(
-    package: Any, workspace: Tensor, order: str, pool: Pool, table: Tensor, softmax_scale: float
-) -> Any:
-    shape, device = pool.shape, pool.q.device
-    starts = torch.arange(shape.batch + 1, dtype=torch.int32, device=device) * shape.pages
-    last = torch.full_like(starts[1:], shape.context - (shape.pages - 1) * shape.block_size)
-    ids = table.reshape(-1).contiguous()
-    plan = package.BatchDecodeWithPagedKVCacheWrapper(
-        workspace,
-        order,
-        use_cuda_graph=True,
-        use_tensor_cores=True,
-        paged_kv_indptr_buffer=torch.empty_like(starts),
-        paged_kv_indices_buffer=torch.empty_like(ids),
-        paged_kv_last_page_len_buffer=torch.empty_like(last),
-    )
-    plan.plan(
-        starts,
-        ids,
-        last,
-        shape.heads,
-        shape.kv_heads,
-        shape.head_dim,
-        shape.block_size,
-        q_data_type=pool.q.dtype,
-        kv_data_type=pool.k_cache.dtype,
-        sm_scale=softmax_scale,
-    )
-    return plan
+def _backend(name: str) -> Peer:
+    """torch's attention by one of its kernels, heads folded as all of them take."""
+
+    def prepare(work: Work) -> Call:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        gathered, chosen = work.gathered, getattr(SDPBackend, name)
+
+        def call(number: int) -> Tensor:
+            with sdpa_kernel(chosen):
+                return sdpa_folded(gathered[number])
+
+        return call
+
+    return prepare
 
 
-PAGED_PEERS: Mapping[str, Callable[[Pool, float], Paged | None]] = {"flashinfer": flashinfer}
+def flex(work: Work) -> Call:
+    """FlexAttention, compiled for this shape; of a ragged batch with a mask of its lengths."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch.compiler.reset()  # a function compiled for many shapes would fall back to slow code
+    compiled: Any = torch.compile(flex_attention, dynamic=False)
+    gathered, lengths, mask = work.gathered, work.pool.seq_lens, None
+    if work.pool.shape.ragged:
+        sizes = (work.pool.shape.batch, None, 1, work.pool.shape.longest)
+        mask = create_block_mask(lambda b, h, q, kv: kv < lengths[b], *sizes, device=str(lengths.device))
+
+    def call(number: int) -> Tensor:
+        one = gathered[number]
+        out: Tensor = compiled(
+            one.q.unsqueeze(2), one.k, one.v, block_mask=mask, scale=one.scale, enable_gqa=True
+        )
+        return out.squeeze(2)
+
+    return call
+
+
+COMPILED = ("flex",)
+"""Peers that compile for a while for each shape: only where they are asked for."""
+_EVERYWHERE: Mapping[str, Peer] = {
+    "sdpa": _dense(sdpa),
+    "sdpa_folded": _dense(sdpa_folded),
+    "matmuls": _dense(matmuls),
+    "flex": flex,
+}
+_ON_GPUS: Mapping[str, Peer] = {
+    "sdpa_flash": _backend("FLASH_ATTENTION"),
+    "sdpa_efficient": _backend("EFFICIENT_ATTENTION"),
+    "sdpa_cudnn": _backend("CUDNN_ATTENTION"),
+}
+
+
+def dense_peers(on_gpu: bool) -> Mapping[str, Peer]:
+    """torch's own, by name."""
+    return {**_EVERYWHERE, **(_ON_GPUS if on_gpu else {})}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kgen.bench.decode import Row
 from kgen.bench.extend import ExtendRow
+from kgen.bench.outcome import GridReport, Mean
 from kgen.bench.overhead import OverheadRow
 from kgen.bench.params import Params
 
@@ -34,7 +35,6 @@ def decode_table(rows: Sequence[Row]) -> Table:
         "to best peer: its time as a multiple of the kernel's"
     )
     for row in rows:
-        best = min(row.peers, key=lambda name: row.peers[name].median, default="")
         share, ratio = row.of_ceiling, row.speedup
         table.add_row(
             row.shape.dtype,
@@ -45,10 +45,41 @@ def decode_table(rows: Sequence[Row]) -> Table:
             f"{row.gbps(row.ceiling_seconds):.1f}",
             f"{row.gbps(row.stream_seconds):.1f}",
             f"{share.median:.0%} ({share.low:.0%} {share.high:.0%})",
-            f"{ratio.median:.2f}x {best} ({ratio.low:.2f} {ratio.high:.2f})" if best else "",
+            f"{ratio.median:.2f}x {row.best_peer} ({ratio.low:.2f} {ratio.high:.2f})" if ratio else "",
             row.variant,
         )
     return table
+
+
+def grid_table(report: GridReport) -> Group:
+    """One line a cell, then what they come to."""
+    from rich.console import Group
+
+    columns = ("cell", "ms", "GB/s", "of ceiling", "of stream", "to best peer", "variant")
+    cells = _table(f"paged_attention over the grid {report.grid}", columns)
+    for one in report.outcomes:
+        if one.failed:
+            cells.add_row(one.cell, "failed", "", "", "", "", one.failed)
+            continue
+        ratio = f"{one.ratio:.2f}x {one.row['best_peer']}" if one.ratio is not None else ""
+        milliseconds, rate = f"{one.row['seconds'] * 1e3:.3f}", f"{one.row['gbps']:.1f}"
+        shares = f"{one.of_ceiling:.0%}", f"{one.of_stream:.0%}"
+        cells.add_row(one.cell, milliseconds, rate, *shares, ratio, one.row["variant"])
+    means = _table("geometric means", ("cells", "of ceiling", "of stream", "to best peer", "worst"))
+    for mean in report.means():
+        means.add_row(f"{mean.name} ({mean.cells})", *_mean_cells(mean))
+    return Group(cells, means)
+
+
+def _mean_cells(mean: Mean) -> tuple[str, str, str, str]:
+    share, cell = mean.worst_share
+    worst = [f"{share:.0%} of ceiling at {cell}"]
+    if mean.worst_ratio is not None:
+        ratio, cell = mean.worst_ratio
+        worst.append(f"{ratio:.2f}x at {cell}")
+        worst.append(f"behind by more than 3% in {len(mean.behind)}")
+    ratio_text = f"{mean.ratio:.3f}x" if mean.ratio is not None else ""
+    return f"{mean.of_ceiling:.1%}", f"{mean.of_stream:.1%}", ratio_text, "\n".join(worst)
 
 
 def extend_table(rows: Sequence[ExtendRow]) -> Table:
@@ -119,6 +150,6 @@ def _table(title: str, headings: Sequence[str]) -> Table:
 
     table = Table(title=title)
     for heading in headings:
-        words = heading in ("operator", "variant")
+        words = heading in ("operator", "variant", "cell", "cells", "worst")
         table.add_column(heading, justify="left" if words else "right", overflow="fold")
     return table

@@ -9,6 +9,7 @@ where those installed cannot compile for the target.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ _NVCC_FLAGS = ("-cubin", "-std=c++17", "-O3", "-Xptxas", "-v")
 _HIP_PROBE = 'extern "C" __attribute__((global)) void probe() {}\n'
 _CLANGS = ("clang++", *(f"clang++-{version}" for version in range(22, 16, -1)))
 
+_VERSION = re.compile(r"\d\.\d")
+
 MEGABYTE = 1 << 20
 
 
@@ -64,6 +67,13 @@ class Toolchain:
     language: str  # the word after -x
     artefact: str
     memory: int
+
+    @property
+    def version(self) -> str:
+        """The compiler's name and version in one line, for people and for tables that hold for it alone."""
+        lines = [" ".join(line.split()) for line in self.identity.splitlines()]
+        told = [line for line in lines if _VERSION.search(line) and "Copyright" not in line]
+        return f"{self.name}: {'; '.join(told) or ' '.join(lines)}"
 
     def command(self, source: str, output: str, include: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The words that compile `source` to `output`; `include` holds the headers it names."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from kgen.commands import bench_decode
 from kgen.commands.common import add_json, console, positive, print_json, whole
 
 SUMMARY = "measure kernels against ceilings taken in the same run, and the radix cache"
@@ -17,6 +18,8 @@ DETAILS = """\
              torch's best form, which is given the keys and values already gathered, and FlashInfer
              where it is installed. All of them run in turn, round after round; the median of the
              rounds' ratios counts. On a GPU each is a graph of many calls, timed by the device.
+             --grid runs a list of calls, says each as it is done and then their geometric means; a
+             cell that fails is told, and the others run.
   extend     extend_attention in FLOP/s over visible pairs, as a share of torch's matrix product of the
              same dtype, and against torch's attention on gathered keys and values, and FlashInfer
              where it is installed
@@ -29,10 +32,12 @@ examples:
   kgen bench decode
   kgen bench decode --dtype bf16 --block-size 16 --context 4096 --threads 2 --json
   kgen bench decode --device cuda --dtype bf16 --batch 64
+  kgen bench decode --device cuda --grid full --only "head_dim == 128" --out h200.json
+  kgen bench decode --from h200.json --plot h200.png
   kgen bench overhead
   kgen bench radix --page-size 1 64
 
-exit codes: 0 done, 1 a fault (a result that is wrong is not timed), 2 usage
+exit codes: 0 done, 1 a fault (a result that is wrong is not timed) or a cell that failed, 2 usage
 """
 
 # An option's name, how it reads, and what it says of itself.
@@ -62,6 +67,7 @@ _SEVERAL: tuple[_Option, ...] = (
 _FORCED: tuple[_Option, ...] = (
     ("reuse_kv_times", positive, "insist on this value (else the policy's)"),
     ("partition_size", whole, "insist on this value, 0 for a single pass (else the policy's)"),
+    ("seed", whole, "of the lengths that --ragged draws (0)"),
 )
 
 _TRACE: tuple[_Option, ...] = (
@@ -80,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, kind, text in _SEVERAL:
         decode.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
     _add(decode, (*_SHAPE, _THREADS, _ROUNDS, *_FORCED, _DEVICE, _ARCH))
+    bench_decode.add_arguments(decode)
     extend = kinds.add_parser("extend", help="attention behind a prefix against the matrix product")
     for name, kind, text in _SEVERAL:
         extend.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
@@ -107,12 +114,18 @@ def run(args: argparse.Namespace) -> int:
     from kgen.bench import report
 
     options = {name: value for name, value in vars(args).items() if name not in ("run", "json", "kind")}
-    found = report.run(args.kind, options, lambda line: print(f"kgen: {line}", file=sys.stderr, flush=True))
+    if args.kind == "decode":
+        return bench_decode.run(args, options, _tell)
+    found = report.run(args.kind, options, _tell)
     if args.json:
         print_json(found.json())
     else:
         console().print(found.table())
     return 0
+
+
+def _tell(line: str) -> None:
+    print(f"kgen: {line}", file=sys.stderr, flush=True)
 
 
 def _flag(name: str) -> str:

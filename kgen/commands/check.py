@@ -20,8 +20,9 @@ DETAILS = """\
 Read specs, check every name, type and expression in them, and expand the builds. All faults are
 told at once, each with its place, a caret, what was expected and the nearest valid choice.
 
-With no argument: everything under specs/ (targets, layouts, operators, builds).
-A FOLDER is read as a whole specs folder; a FILE is an operator, a target, the layouts, the masks or a build.
+With no argument: everything under specs/ (targets, layouts, operators, builds, grids of benchmarks).
+A FOLDER is read as a whole specs folder; a FILE is an operator, a target, the layouts, the masks, a build,
+a grid or a tuning table.
 
 examples:
   kgen check
@@ -31,7 +32,7 @@ examples:
 exit codes: 0 no faults, 1 faults, 2 usage
 """
 
-KINDS = ("op", "target", "layouts", "build", "masks")
+KINDS = ("op", "tuned", "target", "layouts", "build", "bench", "masks")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +71,17 @@ def check_folder(folder: Path) -> list[str]:
     _check_instructions(catalog.targets)
     _check_rows(catalog.ops.values())
     counts = f"{len(catalog.ops)} operators, {len(catalog.targets)} targets, {len(catalog.layouts)} layouts"
-    return [f"{folder}: {counts}", *_check_builds(sorted((folder / "builds").glob("*.yaml")), catalog)]
+    builds = _check_builds(sorted((folder / "builds").glob("*.yaml")), catalog)
+    return [
+        f"{folder}: {counts}",
+        *builds,
+        *_check_benches(sorted((folder / "benches").glob("*.yaml")), catalog),
+    ]
 
 
 def check_file(path: Path) -> list[str]:
     """Check one file, told apart by the key that names what it is. Raises KgenError."""
-    from kgen.spec.load import load_catalog, load_layouts, load_masks, load_op, load_target
+    from kgen.spec.load import load_catalog, load_layouts, load_masks, load_op, load_target, load_tuning
 
     kind = kind_of(path)
     if kind == "target":
@@ -91,7 +97,27 @@ def check_file(path: Path) -> list[str]:
         op = load_op(path, catalog.layouts, list(catalog.targets))
         _check_rows([op])
         return [f"{path}: operator {op.name}"]
+    if kind == "tuned":
+        table = load_tuning(path, catalog.ops)
+        return [f"{path}: {len(table.classes)} classes of {table.op} on {table.target}"]
+    if kind == "bench":
+        return _check_benches([path], catalog)
     return _check_builds([path], catalog)
+
+
+def _check_benches(files: Iterable[Path], catalog: Catalog) -> list[str]:
+    from kgen.spec.load import load_bench
+
+    lines: list[str] = []
+    faults: list[Diagnostic] = []
+    for file in files:
+        try:
+            lines.append(f"{file}: {len(load_bench(file, catalog).cells())} cells")
+        except KgenError as error:
+            faults += error.diagnostics
+    if faults:
+        raise KgenError(faults)
+    return lines
 
 
 def _check_instructions(targets: Mapping[str, TargetSpec]) -> None:

@@ -122,6 +122,7 @@ def _selection_json(selection: Selection, refused: Diagnostic | None) -> Mapping
         "refused": diagnostic_json(refused) if refused else None,
         "params": dict(selection.params),
         "choices": [dataclasses.asdict(choice) for choice in selection.choices],
+        "tuned": selection.tuned.where if selection.tuned else None,
         "facts": {n: v for n, v in selection.names.items() if n not in selection.params},
         "candidates": list(selection.candidates),
         "passed_over": [dataclasses.asdict(skip) for skip in selection.skipped],
@@ -138,6 +139,8 @@ def _print_selection(selection: Selection, refused: Diagnostic | None) -> None:
     print(f"  fixed by the call: {fixed}")
     for choice in selection.choices:
         _print_choice(choice)
+    if selection.tuned is not None and not selection.tuned.use:
+        print(f"  the tuning table leaves calls of this class to the rules ({selection.tuned.where})")
     derived = {n: v for n, v in selection.names.items() if n not in selection.params}
     print("  sizes: " + ", ".join(f"{n} = {v}" for n, v in derived.items()))
     if selection.candidates:

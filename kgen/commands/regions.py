@@ -113,18 +113,10 @@ def _values(variant: VariantSpec, given: list[str]) -> Mapping[str, Any]:
 
 def _plot(tiles: TileMap, name: str, file: Path) -> None:
     """A picture of the tiles, as PNG or what the file's suffix says."""
+    from kgen import pictures
     from kgen.masks.draw import EMPTY, FULL, PARTIAL
 
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError as error:
-        hint = "pip install matplotlib, or leave --plot out"
-        raise KgenError(
-            Diagnostic("K605", "--plot needs matplotlib, which is not installed", hint=hint)
-        ) from error
+    pyplot = pictures.pyplot()
     shade = {EMPTY: 0.0, PARTIAL: 0.5, FULL: 1.0}
     figure, axes = pyplot.subplots()
     axes.imshow(
@@ -133,5 +125,4 @@ def _plot(tiles: TileMap, name: str, file: Path) -> None:
     axes.set_title(f"{name}: full, partial and empty tiles")
     axes.set_xlabel(f"tiles of {tiles.grid.block_n} keys")
     axes.set_ylabel(f"tiles of {tiles.grid.block_m} queries")
-    figure.savefig(file)
-    pyplot.close(figure)
+    pictures.save(figure, file)

@@ -19,13 +19,14 @@ from kgen.dispatch.arguments import bound_sizes, call_of, shapes_of
 from kgen.dispatch.bind import bind, check_pending, with_scalars
 from kgen.dispatch.errors import LATE, ON_GPU, fault, kernel_fault
 from kgen.dispatch.missing import missing_variant
-from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection, Tuning
+from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection
 from kgen.dispatch.operators import Operator
 from kgen.dispatch.overlap import pairs_of, refuse_overlap
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
 from kgen.dispatch.ranges import pinned, plan_ranges
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
 from kgen.dispatch.select import complete, on_target, select
+from kgen.dispatch.tuning import Tuning
 from kgen.dispatch.variants import find_rule, policy_with
 from kgen.dispatch.workspace import Workspaces
 from kgen.manifest import Policy, VariantRule
@@ -38,9 +39,9 @@ MAX_BOUNDS = 256
 class Dispatcher:
     """Kernels, policies, plans and workspaces of one process."""
 
-    def __init__(self, compiler: Compiler, tuning: Tuning | None = None) -> None:
+    def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
-        self.tuning = tuning
+        self.tuning = Tuning(compiler)
         self.workspaces = Workspaces()
         self.errors = gpu.ErrorWords()
         self.registry = Registry(compiler.features, self.policy)
@@ -168,11 +169,7 @@ class Dispatcher:
             keep=loaded,
             calls=self._counter(selection),
             pairs=pairs_of(policy, call.tensors),
-            ranges=(
-                pinned(policy, bound)  # a tuning table looks at every fact
-                if self.tuning
-                else plan_ranges(policy, bound, selection, operator.defaults)
-            ),
+            ranges=plan_ranges(policy, bound, selection, operator.defaults),
         )
         return self._on_gpu(plan, loaded, bound.device) if loaded.image else plan
 
@@ -246,8 +243,14 @@ class Dispatcher:
         best: Selection | None = None
         for name in order:
             names = on_target(policy, fixed, name)
+            built = groups.get(name, ())
             found = select(
-                policy, replace(bound, names=names), groups.get(name, ()), jit=jit, tuning=self.tuning
+                policy,
+                replace(bound, names=names),
+                built,
+                jit=jit,
+                tuning=self.tuning.classes(policy, names),
+                usable=self.tuning.usable(policy, built, jit),
             )
             best = best or found
             if found.kernel is not None:

@@ -5,13 +5,14 @@ arguments -> Call -> bind -> Bound -> select -> Selection -> plan -> launch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from kgen.diagnostics import Diagnostic
 from kgen.manifest import Code, Entry, Policy, Scalar
+from kgen.tuning import TunedClass, TuningTable
 
 Names = Mapping[str, Scalar]
 """Values of parameters and facts by name."""
@@ -93,7 +94,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Selection:
-    """The variant a call gets. `kernel` is None where it is yet to be built."""
+    """The variant a call gets. `kernel` is None where it is yet to be built. `tuned`: the class of the tuning
+    table that the call belongs to; `examined`: the ranges that were looked at to find it."""
 
     op: str
     names: Names
@@ -102,10 +104,8 @@ class Selection:
     kernel: Built | None
     candidates: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = field(default=(), compare=False)
-
-
-Tuning = Callable[[str, Names], Names]
-"""The tuning table: (operator, parameters and facts) -> values of free parameters."""
+    tuned: TunedClass | None = None
+    examined: tuple[Code, ...] = ()
 
 
 class Compiler(Protocol):
@@ -128,3 +128,6 @@ class Compiler(Protocol):
 
     def binding(self) -> Path | None:
         """The compiled binding for this Python, or None where it cannot be had."""
+
+    def tuning(self, op: str, target: str) -> tuple[TuningTable, ...]:
+        """The tuning tables that hold for kernels of `op` on a target. Raises KgenError for a faulty one."""

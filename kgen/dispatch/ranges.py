@@ -57,6 +57,7 @@ def _answers(default: Callable[[Names], float], names: Names) -> bool:
 def _expressions(policy: Policy, selection: Selection) -> Iterator[Code]:
     yield from (code for _, code in policy.facts)
     yield from (guard.check for guard in policy.guards)
+    yield from selection.examined
     for choice in selection.choices:
         yield from _wanted(policy, choice)
     for rule in policy.arguments:

@@ -1,23 +1,27 @@
 """Selection: which variant serves a call, and why.
 
 A parameter without a rule is fixed by the arguments. A parameter with one is free, and gets its
-value from, in this order: the caller's keyword, the rule's environment variable, the tuning
-table, the rule's policy. What a caller or the environment insists on is met exactly or is an
-error; what a policy wishes is served by what is built. `explain` keeps every step.
+value from, in this order: the caller's keyword, the rule's environment variable, a policy that the
+caller names, the tuning table, the rule's policy. What a caller or the environment insists on is met
+exactly or is an error; what a policy wishes is served by what is built. `explain` keeps every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgen import env
 from kgen.diagnostics import choice_hint
 from kgen.dispatch import codes
 from kgen.dispatch.errors import fault
-from kgen.dispatch.model import Bound, Built, Choice, Names, Selection, Tuning
+from kgen.dispatch.model import Bound, Built, Choice, Names, Selection
 from kgen.manifest import Code, Policy, Scalar, SelectRule
 from kgen.semantics import evaluate
+from kgen.tuning import TunedClass
+
+TUNED = "tuning table"
+"""Who wished, where a tuning table did."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +39,27 @@ def select(
     kernels: Sequence[Built],
     *,
     jit: bool,
-    tuning: Tuning | None = None,
+    tuning: Sequence[TunedClass] = (),
+    usable: Callable[[TunedClass, Names], bool] = lambda tuned, names: True,
 ) -> Selection:
     """The variant for a bound call among `kernels` (all of one arch, with its fixed parameters).
 
     With `jit` the result may be a variant that is not built (`kernel` is None); without it a
-    policy's wish falls back to the nearest built value. Raises KgenError (K51x, K520).
+    policy's wish falls back to the nearest built value. `tuning`: the classes of tuning tables whose exact
+    values the call has; `usable` says whether what one wants can be had. Raises KgenError (K51x, K520).
     """
-    return _Selector(policy, bound, kernels, jit, tuning).run()
+    return _Selector(policy, bound, kernels, jit, tuning, usable).run()
 
 
 class _Selector:
     def __init__(
-        self, policy: Policy, bound: Bound, kernels: Sequence[Built], jit: bool, tuning: Tuning | None
+        self,
+        policy: Policy,
+        bound: Bound,
+        kernels: Sequence[Built],
+        jit: bool,
+        tuning: Sequence[TunedClass],
+        usable: Callable[[TunedClass, Names], bool],
     ) -> None:
         self.policy = policy
         self.bound = bound
@@ -56,11 +68,15 @@ class _Selector:
         self.jit = jit
         self.names: dict[str, Scalar] = dict(bound.names)
         self.choices: list[Choice] = []
-        self.tuned = tuning(policy.op, bound.names) if tuning else {}
+        self.tuning = tuning
+        self.usable = usable
+        self.tuned: TunedClass | None = None
+        self.examined: list[Code] = []
         self.guards: set[str] = set()
 
     def run(self) -> Selection:
         self._learn()
+        self.tuned = self._tuned()
         firm = {rule.param: wish for rule in self.policy.select if (wish := self._firm(rule))}
         for name, wish in firm.items():
             self.kernels = [k for k in self.kernels if k.entry.params.get(name) == wish.value]
@@ -77,7 +93,18 @@ class _Selector:
             choices=tuple(self.choices),
             kernel=self.kernels[0] if self.kernels else None,
             candidates=tuple(k.entry.name for k in self.offered),
+            tuned=self.tuned,
+            examined=tuple(self.examined),
         )
+
+    def _tuned(self) -> TunedClass | None:
+        """The class of the tuning table that decides; None where none does, or what it wants is not to be
+        had."""
+        for one in self.tuning:
+            self.examined.append(one.within)
+            if evaluate(one.within, self.names):
+                return one if self.usable(one, self.names) else None
+        return None
 
     def _learn(self) -> None:
         """Check the guards and derive the facts whose names are known by now."""
@@ -92,10 +119,14 @@ class _Selector:
         return None if value is None else Wish(value, rule.env, firm=True)
 
     def _wish(self, rule: SelectRule) -> Wish:
-        if rule.param in self.tuned:
-            return Wish(self.tuned[rule.param], "tuning table", firm=False)
+        if self.tuned is not None and rule.param in self.tuned.use and not self._is_named(rule):
+            return Wish(self.tuned.use[rule.param], TUNED, firm=False)
         name, code = self._rule_policy(rule)
         return Wish(evaluate(code, self.names), f"policy {name}" if name else "rule", firm=False)
+
+    def _is_named(self, rule: SelectRule) -> bool:
+        """Whether the call names one of the rule's policies, and so the rule."""
+        return bool(rule.policies) and self.bound.policy is not None
 
     def _rule_policy(self, rule: SelectRule) -> tuple[str, Code]:
         """The alternative the call names, else the default. One rule has alternatives at most."""
@@ -110,7 +141,8 @@ class _Selector:
     def _choose(self, rule: SelectRule, wish: Wish) -> Choice:
         built = _values(self.kernels, rule.param)
         value, why = self._serve(rule, wish, built)
-        return Choice(rule.param, value, wish.source, wish.value, rule.pick, built, rule.where, why)
+        where = self.tuned.where if self.tuned is not None and wish.source == TUNED else rule.where
+        return Choice(rule.param, value, wish.source, wish.value, rule.pick, built, where, why)
 
     def _serve(self, rule: SelectRule, wish: Wish, built: Sequence[Scalar]) -> tuple[Scalar, str]:
         want = wish.value

@@ -9,14 +9,17 @@ from pathlib import Path
 from kgen import paths
 from kgen.diagnostics import Collector, KgenError, Source, choice_hint
 from kgen.layout import Layout
+from kgen.spec.benches import BenchSpec, read_bench
 from kgen.spec.build import read_build
 from kgen.spec.catalog import Catalog as Catalog
 from kgen.spec.layouts import read_layouts
 from kgen.spec.model import BuildSpec, OpSpec, TargetSpec, VariantSpec
 from kgen.spec.op import read_op
 from kgen.spec.target import name_of, parent_of, read_target, resolve_like
+from kgen.spec.tuning import read_tuning
 from kgen.spec.variants import read_masks
 from kgen.syntax.yaml import MapNode, Node, load
+from kgen.tuning import TuningTable
 
 MAX_BYTES = 1 << 20
 MASKS = "masks.yaml"
@@ -92,6 +95,26 @@ def load_build(path: str | Path, catalog: Catalog) -> BuildSpec:
     if build is None or found:
         raise KgenError(found.diagnostics)
     return build
+
+
+def load_bench(path: str | Path, catalog: Catalog) -> BenchSpec:
+    """The grid of one file, checked against the layouts of `catalog`."""
+    found = Collector()
+    source = _read(Path(path), str(path), found)
+    bench = read_bench(load(source, found), catalog, found) if source is not None else None
+    if bench is None or found:
+        raise KgenError(found.diagnostics)
+    return bench
+
+
+def load_tuning(path: str | Path, ops: Mapping[str, OpSpec]) -> TuningTable:
+    """The tuning table of one file, checked against the operators."""
+    found = Collector()
+    source = _read(Path(path), str(path), found)
+    table = read_tuning(load(source, found), ops, Path(path).name, found) if source is not None else None
+    if table is None or found:
+        raise KgenError(found.diagnostics)
+    return table
 
 
 def root_keys(path: str | Path) -> tuple[str, ...]:

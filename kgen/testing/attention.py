@@ -190,6 +190,6 @@ def _logit_size(inputs: Inputs) -> Tensor:
 
 def logit_size(q: Tensor, k: Tensor, scale: float) -> Tensor:
     """The norm of the terms q_i*k_i*scale, the largest over the keys: q [Hq, D], k [L, Hkv, D] -> [Hq]."""
-    group = q.shape[0] // k.shape[1]
-    squares = k.double().square().repeat_interleave(group, dim=1)
-    return torch.einsum("hd,khd->kh", q.double().square(), squares).amax(0).sqrt() * scale
+    queries = q.double().square().reshape(k.shape[1], -1, q.shape[1])
+    squares = torch.einsum("hgd,khd->khg", queries, k.double().square())
+    return squares.amax(0).flatten().sqrt() * scale

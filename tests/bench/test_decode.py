@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from kgen.bench import decode, overhead, params, report
+from kgen.bench import contenders, decode, overhead, params, report
 from kgen.bench.pool import Shape
 from kgen.diagnostics import KgenError
 
@@ -32,7 +32,10 @@ FIELDS = {
     "ceiling_gbps",
     "of_ceiling",
     "stream_gbps",
+    "of_stream",
     "peers",
+    "best_peer",
+    "rotation",
     "spread",
 }
 
@@ -85,15 +88,16 @@ def test_every_table_is_compared_with_the_oracle(monkeypatch):
 
     monkeypatch.setattr(decode.Decode, "compare", compare)
     decode.run({**TINY, "dtype": "f32", "rounds": 1})
-    assert compared == [0, 1, 2]
+    assert compared == [0, 1, 2, 3]
 
 
 def test_a_peer_that_is_wrong_or_fails_takes_no_part(monkeypatch):
     def broken(*_):
         raise RuntimeError("not here")
 
-    peers = {"right": decode.PEERS["sdpa"], "wrong": lambda q, k, v, scale: q * 0 + 0.1, "broken": broken}
-    monkeypatch.setattr(decode, "PEERS", peers)
+    right = contenders.dense_peers(False)["sdpa"]
+    peers = {"right": right, "wrong": lambda work: lambda number: work.pool.q * 0 + 0.1, "broken": broken}
+    monkeypatch.setattr(contenders, "dense_peers", lambda on_gpu: peers)
     said = []
     (row,) = decode.run({**TINY, "dtype": "f32"}, said.append)
     assert set(row.peers) == {"right"}
@@ -113,6 +117,39 @@ def test_a_wrong_result_is_not_timed(monkeypatch):
     monkeypatch.setattr(ops, "paged_attention", wrong)
     with pytest.raises(KgenError, match=r"row 1 of paged_attention_.* differs from the oracle"):
         decode.run({**TINY, "dtype": "f32"})
+
+
+def test_ragged_rows_are_checked_and_counted(monkeypatch):
+    rows = []
+    right = decode.Decode.compare
+
+    def compare(self, number, name):
+        rows.append(self.pool.shape.lengths)
+        right(self, number, name)
+
+    monkeypatch.setattr(decode.Decode, "compare", compare)
+    (row,) = decode.run({**TINY, "dtype": "f32", "ragged": True, "seed": 3, "peers": ["matmuls"]})
+    assert len(set(rows[0])) > 1 and row.shape.seed == 3
+    assert row.json()["gbps"] == pytest.approx(2 * sum(rows[0]) * 2 * 64 * 4 / row.seconds.median / 1e9)
+    assert row.best_peer == "matmuls" and row.speedup.median > 0
+
+
+def test_peers_are_those_asked_for():
+    assert "flex" not in contenders.chosen_peers(None, "cpu")
+    assert set(contenders.chosen_peers(["all"], "cpu")) == {"sdpa", "sdpa_folded", "matmuls", "flex"}
+    on_gpu = {"flashinfer", "flashinfer_tc", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn"}
+    assert on_gpu <= set(contenders.chosen_peers(None, "cuda:0"))
+    assert list(contenders.chosen_peers(["sdpa_cudnn"], "cuda:0")) == ["sdpa_cudnn"]
+    assert contenders.chosen_peers(["none"], "cpu") == {}
+    with pytest.raises(KgenError, match=r"no peer on cpu is named 'flashinfer'"):
+        contenders.chosen_peers(["sdpa", "flashinfer"], "cpu")
+
+
+def test_without_peers_there_is_nothing_to_compare_with():
+    (row,) = decode.run({**TINY, "dtype": "f32", "peers": ["none"]})
+    found = row.json()
+    assert (found["peers"], found["best_peer"], found["spread"]["best_peer_ratio"]) == ({}, "", None)
+    assert found["rotation"]["bytes"] >= 6 * found["rotation"]["cache_bytes"] == 6 << 16
 
 
 def test_overhead_times_every_operator():

@@ -9,6 +9,7 @@ from kgen.dispatch.model import Bound
 from kgen.dispatch.ranges import plan_ranges
 from kgen.dispatch.select import complete, on_target, select
 from kgen.semantics import INT_MAX, INT_MIN
+from kgen.tuning import TunedClass, TuningTable
 from tests.dispatch.test_launch import arguments, words_of
 from tests.dispatch.toy import OPERATOR, POLICY, toy_dispatcher
 
@@ -16,9 +17,8 @@ from tests.dispatch.toy import OPERATOR, POLICY, toy_dispatcher
 class Counted:
     """A caller of the toy that counts the plans made for it."""
 
-    def __init__(self, compiler, monkeypatch, tuning=None):
+    def __init__(self, compiler, monkeypatch):
         dispatcher = toy_dispatcher(compiler, {}, {"partition_size": 512})
-        dispatcher.tuning = tuning
         self.plans = 0
         make = dispatcher.plan
 
@@ -71,12 +71,18 @@ def test_a_scalar_that_nothing_looks_at_needs_no_plan(counted):
     assert counted.plans == 2  # given, and left out
 
 
-def test_a_tuning_table_looks_at_every_value(compiler, monkeypatch):
-    counted = Counted(
-        compiler, monkeypatch, lambda op, names: {"partition_size": 512 * (names["limit"] == 7)}
-    )
-    assert [counted.words(limit=limit)["sums"] != 0 for limit in (6, 7, 8)] == [False, True, False]
+def test_a_tuning_table_keeps_plans_for_its_ranges(compiler, monkeypatch):
+    tuned = TunedClass({"num_heads": 8}, {"limit": (300, 400)}, {"partition_size": 0}, where="table:5:3")
+    compiler.tables = (TuningTable("toy", "toy", "", (tuned,)),)
+    counted = Counted(compiler, monkeypatch)
+    assert [counted.words(limit=limit)["sums"] != 0 for limit in (300, 400, 350)] == [False] * 3
+    assert counted.plans == 1
+    assert [counted.words(limit=limit)["sums"] != 0 for limit in (299, 101, 150)] == [True] * 3
+    assert counted.plans == 2
+    assert [counted.words(limit=limit)["sums"] != 0 for limit in (401, 512, 420)] == [True] * 3
     assert counted.plans == 3
+    assert counted.words(limit=100)["sums"] == 0  # by the rule, as below every range
+    assert counted.plans == 4
 
 
 def ranges_of(defaults=OPERATOR.defaults, policy=POLICY, scale=None, requested=(), **names):

@@ -8,6 +8,7 @@ from kgen.diagnostics import KgenError
 from kgen.dispatch.model import Bound, Built
 from kgen.dispatch.select import complete, nearest_value, on_target, select
 from kgen.manifest import Entry
+from kgen.tuning import TunedClass
 from tests.dispatch.toy import BASE, POLICY, toy_dispatcher, variant_name, write_library
 
 FACTS = {"num_rows": 3, "num_heads": 8, "num_kv_heads": 2, "num_blocks": 5, "num_words": 38}
@@ -25,7 +26,7 @@ def bound(requested=(), policy=None, **facts):
     return Bound({**fixed, **FACTS, **SCALARS, **facts}, dict(requested), {}, {}, frozenset(), "cpu", policy)
 
 
-def chosen(call, *kernels, jit=False, tuning=None):
+def chosen(call, *kernels, jit=False, tuning=()):
     return select(POLICY, call, kernels, jit=jit, tuning=tuning)
 
 
@@ -75,9 +76,14 @@ def test_policy_by_rule_and_by_name():
 
 def test_precedence(monkeypatch):
     kernels = [kernel(partition_size=size) for size in (0, 128, 256, 512)]
-    tuning = lambda op, names: {"partition_size": 128}  # noqa: E731
+    tuning = [TunedClass({}, {"limit": (4000, 6000)}, {"partition_size": 128}, where="table:7:3")]
     assert values(chosen(bound(limit=5000), *kernels)) == (4, 512)
-    assert values(chosen(bound(limit=5000), *kernels, tuning=tuning)) == (4, 128)
+    selection = chosen(bound(limit=5000), *kernels, tuning=tuning)
+    choice = selection.choices[1]
+    assert (choice.value, choice.source, choice.where) == (128, "tuning table", "table:7:3")
+    assert selection.tuned is tuning[0]
+    assert values(chosen(bound(limit=3999), *kernels, tuning=tuning)) == (4, 512)
+    assert values(chosen(bound(limit=5000, policy="never"), *kernels, tuning=tuning)) == (4, 0)
     monkeypatch.setenv("PA_PARTITION_SIZE", "256")
     selection = chosen(bound(limit=5000), *kernels, tuning=tuning)
     assert (selection.choices[1].value, selection.choices[1].source) == (256, "PA_PARTITION_SIZE")

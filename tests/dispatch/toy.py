@@ -28,6 +28,7 @@ from kgen.manifest import (
     Word,
     to_json,
 )
+from kgen.tuning import TuningTable
 
 SOURCE = """
 #include <cstdint>
@@ -224,6 +225,7 @@ class ToyCompiler:
         self.host = features
         self.built: list[Mapping[str, Scalar]] = []
         self.current = POLICY
+        self.tables: tuple[TuningTable, ...] = ()
 
     def policy(self, op: str) -> Policy:
         return self.current
@@ -247,6 +249,9 @@ class ToyCompiler:
 
     def binding(self) -> Path | None:
         return self.path
+
+    def tuning(self, op: str, target: str) -> tuple[TuningTable, ...]:
+        return tuple(table for table in self.tables if (table.op, table.target) == (op, target))
 
     def make(self, requires=(), library="toys", **params) -> Built:
         """Compile one variant: BASE with `params` changed."""

@@ -9,7 +9,11 @@ import torch
 from kgen.bench import decode, overhead
 from kgen.bench.ceiling_gpu import gpu_ceiling
 from kgen.bench.pool import Shape, draw_pool
+from kgen.dispatch import gpu
+from kgen.spec.benches import BenchCell, Heads, Workload
 from kgen.spec.load import load_catalog
+from kgen.tune import decode as tuner
+from kgen.variants.matrix import make_variant
 
 TINY = {
     "batch": 3,
@@ -39,6 +43,30 @@ def test_decode_reports_what_ran_and_the_peers(partition_size, tag):
     assert {"sdpa", "sdpa_folded", "matmuls"} <= set(row.peers), said
     found = row.json()
     assert found["gbps"] > 0 and found["ceiling_gbps"] > 0 and found["stream_gbps"] > 0
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+def test_ragged_rows_against_peers_that_know_their_lengths(layout):
+    said = []
+    (row,) = decode.run({**TINY, "ragged": True, "seed": 1, "layout": layout}, said.append)
+    assert {"sdpa", "sdpa_folded", "matmuls"} <= set(row.peers), said
+    assert row.rotation[1] >= row.rotation[2]
+    assert row.json()["of_stream"] > 0 and row.best_peer in row.peers
+
+
+def test_kernels_are_timed_for_a_table():
+    catalog, arch = load_catalog(), gpu.arch_of("cuda:0")
+    cell = BenchCell(Workload("w", 2, 600), Heads("h", 8, 2, 128), "bf16", "bshd", 16)
+    fixed = {"arch": arch, "dtype": "bf16", "head_dim": 128, "block_size": 16, "layout": "bshd"}
+    variants = [
+        make_variant(
+            catalog.op("paged_attention"), {**fixed, "reuse_kv_times": 4, "partition_size": part}, catalog
+        )
+        for part in (0, 512)
+    ]
+    times = tuner.measure(cell, variants, "cuda:0", {"rounds": 3, "threads": None})
+    assert list(times) == [variant.name for variant in variants]
+    assert all(len(one) == 3 and min(one) > 0 for one in times.values())
 
 
 def test_overhead_times_every_operator():

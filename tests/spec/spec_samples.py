@@ -3,7 +3,16 @@
 from functools import cache
 from pathlib import Path
 
-from kgen.spec.load import Catalog, load_build, load_catalog, load_layouts, load_op, load_target
+from kgen.spec.load import (
+    Catalog,
+    load_bench,
+    load_build,
+    load_catalog,
+    load_layouts,
+    load_op,
+    load_target,
+    load_tuning,
+)
 
 HERE = Path(__file__).parent
 CATALOG = HERE / "catalog"
@@ -25,4 +34,8 @@ def load_sample(path: Path) -> object:
         return load_layouts(path)
     if kind == "build":
         return load_build(path, catalog())
+    if kind == "tuned":
+        return load_tuning(path, catalog().ops)
+    if kind == "bench":
+        return load_bench(path, catalog())
     return load_op(path, catalog().layouts, list(catalog().targets))

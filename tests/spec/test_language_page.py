@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from kgen.semantics import DTYPES, FUNCTIONS
-from kgen.spec.load import load_build, load_catalog, load_layouts, load_op, load_target
+from kgen.spec.load import (
+    load_bench,
+    load_build,
+    load_catalog,
+    load_layouts,
+    load_op,
+    load_target,
+    load_tuning,
+)
 from kgen.spec.types import RECORDS
 from kgen.syntax import parser, yaml
 
@@ -26,6 +34,8 @@ def block(first: str) -> str:
         ("target:", load_target),
         ("build:", lambda path: load_build(path, load_catalog())),
         ("op:", lambda path: load_op(path, {})),
+        ("bench:", lambda path: load_bench(path, load_catalog())),
+        ("tuned:", lambda path: load_tuning(path, load_catalog().ops)),
     ],
 )
 def test_examples_load(first: str, read: Callable[[Path], object], tmp_path: Path):
