@@ -22,7 +22,9 @@ BASE = ("diagnostics", "env", "paths", "layout", "manifest", "manifest_read", "a
 # Each of these may import those before it.
 COMPILE = ("syntax", "algebra", "spec", "targets", "masks", "variants", "render", "build", "inspect")
 RUN = ("metadata", "dispatch", "runtime")
-ACROSS = ("api", "ops", "reference", "testing", "bench", "tune", "replay", "paper", "integrations")
+ACROSS = (
+    *("api", "ops", "reference", "testing", "bench", "tune", "replay", "paper", "engine", "integrations"),
+)
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "__init__": ("ops",),
@@ -46,7 +48,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "tune": (*BASE, *COMPILE, *RUN, "api", "ops", "reference", "testing", "bench"),
     "replay": ("diagnostics", "runtime"),
     "paper": ("diagnostics", "runtime", "replay"),
-    "integrations": ("diagnostics", "env", "layout", *RUN, "ops"),
+    "engine": ("diagnostics", "layout", "metadata", "runtime", "ops"),
+    "integrations": ("diagnostics", "env", "layout", *RUN, "ops", "engine"),
     "demo": (*BASE, *COMPILE, *RUN, *ACROSS),
     "commands": (*BASE, *COMPILE, *RUN, *ACROSS, "demo"),
     "cli": ("diagnostics", "env", "commands"),
@@ -55,8 +58,19 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 
 # Packages from outside, and the rooms that may use them. Whatever is not listed here is free.
 OUTSIDE: Mapping[str, tuple[str, ...]] = {
-    "torch": (*RUN, "reference", "testing", "bench", "tune", "paper", "integrations", "demo"),
-    "numpy": (*RUN, "reference", "testing", "bench", "tune", "replay", "paper", "integrations", "demo"),
+    "torch": (*RUN, "reference", "testing", "bench", "tune", "paper", "engine", "integrations", "demo"),
+    "numpy": (
+        *RUN,
+        "reference",
+        "testing",
+        "bench",
+        "tune",
+        "replay",
+        "paper",
+        "engine",
+        "integrations",
+        "demo",
+    ),
     "transformers": ("integrations", "demo"),
     "lark": ("syntax",),
     "yaml": ("syntax",),

@@ -1,16 +1,16 @@
 """The engine: a model, the runtime's memory and kgen's kernels as one thing that turns prompts into text.
 
     Engine          submit, step, stream, abort              engine.py over memory.py, batch.py
-    Model           what it asks of a network                model.py; of transformers: kgen.integrations.decoder
+    Model           what it asks of a network                model.py; integrations/decoder.py is one
     Kernels         what it asks of kernels                  kernels.py: those of kgen.ops
     SamplingParams  greedy, sampled, beam search             params.py; sampling.py, tracks.py, beams.py
     TextStream      text from tokens, one by one             text.py
     Conversation    chats whose turns build on each other    chat.py, sessions.py
 
-A step is one forward pass over the rows of a plan: prefill chunks of any length and decode rows beside each other.
-In each layer the new keys and values go to their pages; the chunks attend through extend_attention, behind whatever
-is in memory of their prompts, the decode rows through paged_attention. Logits are computed of rows that are sampled
-from, no others.
+A step is one forward pass over the rows of a plan: prefill chunks of any length and decode rows beside each
+other. In each layer the new keys and values go to their pages; the chunks attend through extend_attention,
+behind whatever is in memory of their prompts, the decode rows through paged_attention. Logits are computed
+of rows that are sampled from, no others.
 """
 
 from kgen.engine.engine import Engine

@@ -16,7 +16,8 @@ from kgen.runtime import DecodeRow, KVPool, PrefillChunk, StepPlan, padded
 @dataclass(frozen=True)
 class Decodes:
     """The decode rows of a step: block_table [rows, pages] and seq_lens [rows], both int32, and a bound of
-    the latter: a whole number of pages, so that a call's plan is good for as many steps as a page has tokens."""
+    the latter: a whole number of pages, so that a call's plan is good for as many steps as a page has
+    tokens."""
 
     block_table: Tensor
     seq_lens: Tensor
@@ -25,8 +26,9 @@ class Decodes:
 
 @dataclass(frozen=True)
 class StepBatch:
-    """tokens, positions, slots: [rows] int64. wanted: [sampled] int64, the rows whose logits are wanted, in the
-    order of `StepPlan.sampled`. The first `num_prefill_rows` belong to `prefill`, the others to `decodes`."""
+    """tokens, positions, slots: [rows] int64. wanted: [sampled] int64, the rows whose logits are wanted, in
+    the order of `StepPlan.sampled`. The first `num_prefill_rows` belong to `prefill`, the others to
+    `decodes`."""
 
     tokens: Tensor
     positions: Tensor
@@ -72,8 +74,19 @@ class StepAttention:
             found.append(self._kernels.extend(part, *pages, batch.prefill, scale, kv.layout))
         if (decodes := batch.decodes) is not None:
             part = rows[batch.num_prefill_rows :]
-            arrays = (decodes.block_table, decodes.seq_lens, decodes.max_seq_len)
-            found.append(self._kernels.decode(part, *pages, *arrays, scale, kv.layout))
+            k_cache, v_cache = pages
+            found.append(
+                self._kernels.decode(
+                    part,
+                    k_cache,
+                    v_cache,
+                    decodes.block_table,
+                    decodes.seq_lens,
+                    decodes.max_seq_len,
+                    scale,
+                    kv.layout,
+                )
+            )
         return (found[0] if len(found) == 1 else torch.cat(found)).to(q.dtype)
 
 

@@ -1,8 +1,8 @@
 """Beam search: of all continuations of all beams the likeliest go on, and those that end compete by score.
 
 In each step, twice as many candidates as beams are taken (more where there are several end marks), so that as
-many beams as before can go on even when all of the best end. Only a candidate among the best ends as a result,
-and the search is over once the best beam, were it to end now, could not replace the worst result.
+many beams as before can go on even when all of the best end. Only a candidate among the best ends as a
+result, and the search is over once the best beam, were it to end now, could not replace the worst result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import attrgetter
 
 import torch
-
 
 from kgen.engine.errors import fault
 from kgen.engine.params import SamplingParams

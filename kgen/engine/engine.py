@@ -81,8 +81,8 @@ class Engine:
         self._active[name] = _Active(request, track, self._clock())
 
     def step(self) -> tuple[Event, ...]:
-        """Compute one step: at most one forward pass. Returns the tokens that came of it, each followed by the
-        result of its request where that ended.
+        """Compute one step: at most one forward pass. Returns the tokens that came of it, each followed by
+        the result of its request where that ended.
 
         A step that raises is forgotten, and what was in it will be computed again. Raises K804 when nothing
         can be computed though there is work.
@@ -103,7 +103,8 @@ class Engine:
         return tuple(self._settle(outcome))
 
     def stream(self) -> Iterator[Event]:
-        """The events of all requests until none is left. More may be submitted, and any aborted, meanwhile."""
+        """The events of all requests until none is left. More may be submitted, and any aborted,
+        meanwhile."""
         while self.has_work:
             yield from self.step()
 
@@ -160,8 +161,8 @@ class Engine:
         )
 
     def check_integrity(self) -> None:
-        """Derive every count of scheduler, tables, cache and pool from the structures, and hold the requests of
-        the engine against those of the scheduler. Raises K708."""
+        """Derive every count of scheduler, tables, cache and pool from the structures, and hold the requests
+        of the engine against those of the scheduler. Raises K708."""
         self.scheduler.check_integrity()
         scheduled = self.scheduler.num_waiting + self.scheduler.num_running
         if scheduled != len(self._active):

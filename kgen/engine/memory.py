@@ -20,9 +20,9 @@ from kgen.runtime import (
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """`num_blocks` pages of `block_size` tokens in `layout`, of `dtype` (None: the model's); `host_blocks` more in
-    host memory to swap to. `prefix_cache`: keep the KV of prompts and answers for later ones, evicted by
-    `policy`. `check`: verify all structures after every operation (None: as KGEN_CHECK says)."""
+    """`num_blocks` pages of `block_size` tokens in `layout`, of `dtype` (None: the model's); `host_blocks`
+    more in host memory to swap to. `prefix_cache`: keep the KV of prompts and answers for later ones,
+    evicted by `policy`. `check`: verify all structures after every operation (None: as KGEN_CHECK says)."""
 
     layout: Layout
     num_blocks: int

@@ -13,12 +13,12 @@ class SamplingParams:
     """`max_new_tokens`: tokens a continuation may get. `temperature`: 0 takes the likeliest token. `top_p`:
     of the likeliest tokens so many as have this probability together. `top_k`: at most so many; 0 all.
 
-    `n`: samples of one prompt, each drawn by `seed` and its own number, whatever else is computed beside them.
-    `beams`: 0, or the width of a beam search, whose results are ordered by the sum of log-probabilities
-    over length ** `length_penalty`.
+    `n`: samples of one prompt, each drawn by `seed` and its own number, whatever else is computed beside
+    them. `beams`: 0, or the width of a beam search, whose results are ordered by the sum of
+    log-probabilities over length ** `length_penalty`.
 
-    `stop`: strings that end a text, not part of it. `stop_tokens`: ids that end it, beside the model's own end
-    marks. `ignore_eos`: go on behind those. Raises K801 for values that mean nothing, alone or together.
+    `stop`: strings that end a text, not part of it. `stop_tokens`: ids that end it, beside the model's own
+    end marks. `ignore_eos`: go on behind those. Raises K801 for values that mean nothing, alone or together.
     """
 
     max_new_tokens: int = 128

@@ -12,6 +12,7 @@ from kgen.engine.errors import fault
 from kgen.engine.params import SamplingParams
 
 _FEW = 128
+NOT_NUMBERS = "the model gave logits that are not numbers"
 
 
 def choose(logits: Tensor, params: SamplingParams, sample: int, position: int) -> int:
@@ -19,7 +20,7 @@ def choose(logits: Tensor, params: SamplingParams, sample: int, position: int) -
     float32. Raises K804 where they hold a NaN or nothing finite."""
     best = int(logits.argmax())
     if not torch.isfinite(logits[best]):
-        raise fault("K804", "the model gave logits that are not numbers", "its weights or its KV are damaged")
+        raise fault("K804", NOT_NUMBERS, "its weights or its KV are damaged")
     if params.greedy:
         return best
     return _draw(distribution(logits, params), _uniform(params.seed, sample, position))
@@ -48,8 +49,8 @@ def _threshold(probabilities: Tensor, top_p: float) -> Tensor:
 
 
 def _draw(probabilities: Tensor, uniform: float) -> int:
-    """The token at which the running sum passes a number from 0 to below 1. In the order of the ids, so that a
-    tiny change of the logits moves each border by as little."""
+    """The token at which the running sum passes a number from 0 to below 1. In the order of the ids, so that
+    a tiny change of the logits moves each border by as little."""
     sums = probabilities.cumsum(-1)
     token = int(torch.searchsorted(sums, uniform * float(sums[-1]), right=True))
     return min(token, int(probabilities.nonzero()[-1]))

@@ -1,7 +1,7 @@
 """The continuations of one request: what a step's logits make of them, and what they have become.
 
-A track proposes branches without changing anything, and takes them over once the step is confirmed: a step that
-fails, or is planned again, starts from where it was.
+A track proposes branches without changing anything, and takes them over once the step is confirmed: a step
+that fails, or is planned again, starts from where it was.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A causal language model of transformers as a `kgen.engine.Model`.
 
-The network runs as it is; only attention is the engine's. A step is one batch row of packed tokens with a position
-each, and no cache of transformers: the attention function hands the new keys and values to the engine, which
-keeps them and attends. Any decoder whose layers all attend causally to everything before will do (Llama and
-its family); layers with a window, a soft cap or sinks are refused.
+The network runs as it is; only attention is the engine's. A step is one batch row of packed tokens with a
+position each, and no cache of transformers: the attention function hands the new keys and values to the
+engine, which keeps them and attends. Any decoder whose layers all attend causally to everything before will
+do (Llama and its family); layers with a window, a soft cap or sinks are refused.
 """
 
 from __future__ import annotations
