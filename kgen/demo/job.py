@@ -12,8 +12,8 @@ from kgen import api
 if TYPE_CHECKING:
     from kgen.demo.compare import Comparison
     from kgen.demo.decode import Decoded
-    from kgen.demo.model import Loaded
     from kgen.demo.report import Report
+    from kgen.integrations.load import Loaded
     from kgen.layout import Layout
     from kgen.spec.catalog import Catalog
     from kgen.variants.model import Matrix
@@ -101,8 +101,8 @@ def verify(matrix: Matrix, report: Report) -> bool:
 def decode(catalog: Catalog, options: Options, report: Report) -> int:
     """Decode the prompts with the stock model and on kgen, and compare."""
     from kgen.demo import decode as loops
-    from kgen.demo.model import load
     from kgen.demo.prompts import encode
+    from kgen.integrations.load import load
     from kgen.integrations.transformers import register
 
     report.title("decode", "the same prompts, with the stock model and on kgen")
@@ -134,8 +134,8 @@ def _paged(
     on_tokens: Any,
 ) -> PagedRun:
     from kgen.demo.compare import compare
-    from kgen.demo.counting import counted
     from kgen.demo.decode import decode_paged
+    from kgen.engine.counting import counted
     from kgen.integrations.transformers import PagedCache
     from kgen.testing.memory import DTYPES
 

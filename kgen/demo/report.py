@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kgen.demo.compare import Comparison
     from kgen.demo.decode import Decoded
     from kgen.demo.job import PagedRun
-    from kgen.demo.model import Loaded
+    from kgen.integrations.load import Loaded
     from kgen.spec.catalog import Catalog
     from kgen.testing.case import Outcome
     from kgen.variants.model import Matrix

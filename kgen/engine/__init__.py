@@ -13,18 +13,24 @@ behind whatever is in memory of their prompts, the decode rows through paged_att
 of rows that are sampled from, no others.
 """
 
+from kgen.engine.chat import Chat, Conversation, TokenChat, Tokenizer, decoder
+from kgen.engine.chatfile import Script, read_chats
+from kgen.engine.counting import counted
 from kgen.engine.engine import Engine
 from kgen.engine.kernels import Kernels, OpsKernels
 from kgen.engine.memory import EngineConfig
 from kgen.engine.model import Attend, Model
 from kgen.engine.params import SamplingParams
 from kgen.engine.request import Completion, Event, GenerateRequest, RequestResult, TokenEvent
+from kgen.engine.sessions import Turn, converse
 from kgen.engine.stats import EngineStats
 from kgen.engine.text import Decode, TextStream
 
 __all__ = [
     "Attend",
+    "Chat",
     "Completion",
+    "Conversation",
     "Decode",
     "Engine",
     "EngineConfig",
@@ -36,6 +42,14 @@ __all__ = [
     "OpsKernels",
     "RequestResult",
     "SamplingParams",
+    "Script",
     "TextStream",
+    "TokenChat",
     "TokenEvent",
+    "Tokenizer",
+    "Turn",
+    "converse",
+    "counted",
+    "decoder",
+    "read_chats",
 ]
