@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kgen.commands.common import print_json
@@ -25,7 +26,7 @@ def generate(args: argparse.Namespace, scripts: Sequence[Script], params: Sampli
     chats = [_conversation(args, script, loaded, engine.model.end_tokens) for script in scripts]
     shown = _shown(args, scripts, params)
     turns: list[Turn] = []
-    with counted() as kernels:
+    with counted() as kernels, _hints():
         for event in converse(engine, chats, params):
             if isinstance(event, TokenEvent):
                 shown.token(event)
@@ -38,6 +39,21 @@ def generate(args: argparse.Namespace, scripts: Sequence[Script], params: Sampli
         sys.stdout.flush()
         print(f"\n{summary(engine.stats, kernels)}", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def _hints() -> Iterator[None]:
+    """What helps against a request that is too large, in terms of the command line."""
+    try:
+        yield
+    except KgenError as error:
+        hints = {"K706": _LARGER, "K802": "shorten the prompt or lower --max-new-tokens"}
+        raise KgenError(
+            [dataclasses.replace(each, hint=hints.get(each.code, each.hint)) for each in error.diagnostics]
+        ) from None
+
+
+_LARGER = "raise --memory or --blocks, or lower --max-new-tokens, --n or --beam"
 
 
 def _load(args: argparse.Namespace) -> Loaded:
@@ -96,7 +112,8 @@ def summary(stats: EngineStats, kernels: Mapping[str, int]) -> str:
         f"answers    {stats.new_tokens:,} tokens, in {stats.steps:,} steps",
         f"speed      prefill {stats.prefill_rate:,.0f} tokens/s, decode {stats.decode_rate:,.1f} tokens/s",
         f"blocks     {stats.num_blocks:,}: {stats.held_blocks:,} in use, {stats.cached_blocks:,} cached; "
-        f"at most {stats.peak_blocks:,} were in use, {stats.copied_blocks:,} copied; {stats.preemptions:,} preemptions",
+        f"at most {stats.peak_blocks:,} were in use, "
+        f"{stats.copied_blocks:,} copied; {stats.preemptions:,} preemptions",
     ]
     for place, (name, calls) in enumerate(sorted(kernels.items())):
         lines.append(f"{'' if place else 'kernels':<10} {name}: {calls:,} calls")
