@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from kgen.demo.compare import ENDED, NEAR_TIE
 from kgen.demo.prompts import SESSIONS
+from kgen.demo.texts import Texts, answers_json, run_json
 
 if TYPE_CHECKING:
     from kgen.demo.compare import Comparison
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from kgen.spec.catalog import Catalog
     from kgen.testing.case import Outcome
     from kgen.variants.model import Matrix
-
-SHOWN_CHARACTERS = 300
 
 
 class Report:
@@ -186,11 +183,11 @@ class Report:
         self._saved(runs)
         self._kernels(runs)
         self.document["stock"] = {
-            "answers": _answers_json(stock.answers),
+            "answers": answers_json(stock.answers),
             "prompt_tokens": stock.prompt_tokens,
             "seconds": stock.seconds,
         }
-        self.document["kgen"] = [_run_json(run) for run in runs]
+        self.document["kgen"] = [run_json(run) for run in runs]
 
     def _saved(self, runs: Sequence[EngineRun]) -> None:
         without, cached = (next(run for run in runs if run.cached is kept) for kept in (False, True))
@@ -198,8 +195,8 @@ class Report:
         share = tokens / without.stats.prefill_tokens
         seconds = without.seconds - cached.seconds
         self.console.print(
-            f"the prefix cache saved {tokens:,} of {without.stats.prefill_tokens:,} prompt tokens ({share:.0%}) "
-            f"and {seconds:.1f} of {without.seconds:.1f} s"
+            f"the prefix cache saved {tokens:,} of {without.stats.prefill_tokens:,} prompt tokens "
+            f"({share:.0%}) and {seconds:.1f} of {without.seconds:.1f} s"
         )
         self.document["saved"] = {"prompt_tokens": tokens, "seconds": seconds}
 
@@ -231,53 +228,6 @@ class Report:
             self.console.print(
                 f"  {where}: stock {mine!r}{_ahead(split.margin)}, kgen {other!r}", markup=False
             )
-
-
-class Texts:
-    """The latest text of each session as it grows; token ids where there is no tokenizer."""
-
-    def __init__(self, tokenizer: Any | None) -> None:
-        self._tokenizer = tokenizer
-        self._latest: dict[int, tuple[int, list[int]]] = {}
-
-    def add(self, name: Name, token: int) -> None:
-        """One more token; a new turn begins a new text."""
-        session, turn = name
-        if self._latest.get(session, (-1, []))[0] != turn:
-            self._latest[session] = (turn, [])
-        self._latest[session][1].append(token)
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """An answer without its end mark."""
-        if self._tokenizer is None:
-            return " ".join(map(str, tokens))
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
-
-    def panel(self, title: str) -> RenderableType:
-        """What a terminal shows meanwhile."""
-        lines = [
-            Text.assemble((f"{session + 1}.{turn + 1}  ", "cyan"), self.text(tokens)[-SHOWN_CHARACTERS:])
-            for session, (turn, tokens) in sorted(self._latest.items())
-        ]
-        return Panel(Group(*lines), title=title, title_align="left")
-
-
-def _answers_json(answers: Answers) -> dict[str, list[int]]:
-    return {f"{session + 1}.{turn + 1}": list(row) for (session, turn), row in sorted(answers.items())}
-
-
-def _run_json(run: EngineRun) -> dict[str, Any]:
-    return {
-        "setting": dataclasses.asdict(run.setting),
-        "prefix_cache": run.cached,
-        "answers": _answers_json(run.answers),
-        "seconds": run.seconds,
-        "stats": dataclasses.asdict(run.stats),
-        "identical": run.comparison.identical,
-        "comparison": dataclasses.asdict(run.comparison),
-        "kernels": dict(run.kernels),
-        "peak_bytes": run.peak_bytes,
-    }
 
 
 def _ahead(margin: float | None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kgen.engine.kernels import Kernels
-from kgen.metadata import ExtendBatch, from_block_table
+from kgen.metadata import ExtendBatch, from_arrays
 from kgen.runtime import DecodeRow, KVPool, PrefillChunk, StepPlan, padded
 
 
@@ -95,13 +96,18 @@ def _joined(chunks: list[np.ndarray], rows: list[int]) -> Tensor:
 
 
 def _prefill(chunks: tuple[PrefillChunk, ...], kv: KVPool) -> ExtendBatch:
-    return from_block_table(
-        padded([chunk.pages for chunk in chunks]),
-        torch.tensor([chunk.seq_len for chunk in chunks], dtype=torch.int32),
-        torch.tensor([len(chunk.tokens) for chunk in chunks], dtype=torch.int32),
-        kv.block_size,
+    return from_arrays(
+        _running([len(chunk.tokens) for chunk in chunks]),
+        _running([len(chunk.pages) for chunk in chunks]),
+        torch.from_numpy(np.concatenate([chunk.pages for chunk in chunks])),
+        seq_lens=torch.tensor([chunk.seq_len for chunk in chunks], dtype=torch.int32),
+        block_size=kv.block_size,
         num_blocks=kv.num_blocks,
     )
+
+
+def _running(counts: list[int]) -> Tensor:
+    return torch.tensor([0, *accumulate(counts)], dtype=torch.int32)
 
 
 def _decodes(rows: tuple[DecodeRow, ...], kv: KVPool, device: torch.device) -> Decodes:

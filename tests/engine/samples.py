@@ -15,7 +15,7 @@ SIZE = 16
 BSHD = load_catalog().layout("bshd")
 
 
-def tiny_llama(end_token=None):
+def tiny_llama(end_token=None, vocabulary=VOCABULARY):
     """6 query heads on 2 KV heads of 32, weights wide enough that its tokens vary."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(3)
@@ -26,7 +26,7 @@ def tiny_llama(end_token=None):
         num_attention_heads=6,
         num_key_value_heads=2,
         head_dim=HEAD_DIM,
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         max_position_embeddings=512,
         initializer_range=0.3,
         bos_token_id=None,
