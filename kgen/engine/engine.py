@@ -109,16 +109,23 @@ class Engine:
             yield from self.step()
 
     def generate(self, requests: Iterable[GenerateRequest]) -> list[RequestResult]:
-        """Submit all, run until they and everything before them have ended; results in the given order."""
-        names = []
-        for request in requests:
-            self.submit(request)
-            names.append(request.request_id)
+        """Submit all, run until they and everything before them have ended; results in the given order. When
+        one of them is refused, none is under way."""
+        names: list[Hashable] = []
+        try:
+            for request in requests:
+                self.submit(request)
+                names.append(request.request_id)
+        except BaseException:
+            for name in names:
+                self.abort(name)
+            raise
         results = {event.request_id: event for event in self.stream() if isinstance(event, RequestResult)}
         return [results[name] for name in names]
 
     def abort(self, request_id: Hashable) -> RequestResult:
-        """End a request at once and give its memory up, with what there is of it. Raises K706."""
+        """End a request at once and give its memory up. Returns what there is of it; how much of its prompt was
+        reused, and how often it was preempted, is not told. Raises K706."""
         self.scheduler.abort(request_id)
         active = self._active.pop(request_id)
         return RequestResult(

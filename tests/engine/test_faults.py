@@ -72,6 +72,15 @@ def test_an_id_is_used_once_at_a_time(model):
     engine.submit(GenerateRequest("x", PROMPT, SamplingParams(max_new_tokens=2)))
 
 
+def test_generate_is_all_or_nothing(model):
+    engine = make_engine(model)
+    requests = [GenerateRequest(place, prompt) for place, prompt in enumerate((PROMPT, [1], [97]))]
+    with pytest.raises(KgenError, match="token 97"):
+        engine.generate(requests)
+    assert not engine.has_work and engine.scheduler.totals.aborted == 2
+    engine.check_integrity()
+
+
 def test_memory_that_is_pinned_from_outside_is_said(model):
     from kgen.runtime import Key
 

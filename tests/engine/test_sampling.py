@@ -6,6 +6,7 @@ import torch
 from kgen.engine import GenerateRequest, SamplingParams
 from kgen.engine.sampling import choose, distribution
 from tests.engine.samples import (
+    VOCABULARY,
     Oracle,
     assert_whole,
     draw_prompts,
@@ -86,6 +87,15 @@ def test_samples_depend_on_seed_and_number_alone(model):
     assert tokens_of(other) != [alone]
     assert engine.stats.copied_blocks > 0
     assert_whole(engine)
+
+
+def test_each_position_has_a_draw_of_its_own(model):
+    """So hot that all tokens are as likely: what is drawn is the number itself."""
+    (result,) = run(make_engine(model), PROMPTS[:1], max_new_tokens=12, temperature=1e6, seed=3)
+    flat = SamplingParams(temperature=1.0, seed=3)
+    expected = [choose(torch.zeros(VOCABULARY), flat, 0, position) for position in range(12)]
+    assert list(result.completions[0].tokens) == expected
+    assert len(set(expected)) > 8
 
 
 @pytest.mark.parametrize("preemption", ["recompute", "swap"])
