@@ -124,8 +124,8 @@ class Engine:
         return [results[name] for name in names]
 
     def abort(self, request_id: Hashable) -> RequestResult:
-        """End a request at once and give its memory up. Returns what there is of it; how much of its prompt was
-        reused, and how often it was preempted, is not told. Raises K706."""
+        """End a request at once and give its memory up. Returns what there is of it; how much of its prompt
+        was reused, and how often it was preempted, is not told. Raises K706."""
         self.scheduler.abort(request_id)
         active = self._active.pop(request_id)
         return RequestResult(
