@@ -176,6 +176,8 @@ class Progress:
     def turn(self, turn: Turn) -> None:
         """One more answer; told anywhere."""
         self._ended += 1
+        beams = [each for each in turn.result.completions if each.score is not None]
+        self._tokens += sum(len(each.tokens) for each in beams)  # which came without events
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr)
         print(self._line(), file=sys.stderr, flush=True)
