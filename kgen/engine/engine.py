@@ -103,8 +103,8 @@ class Engine:
         return tuple(self._settle(outcome))
 
     def stream(self) -> Iterator[Event]:
-        """The events of all requests until none is left. More may be submitted, and any aborted,
-        meanwhile."""
+        """The events of all requests until none is left. More may be submitted, and any aborted, meanwhile;
+        what a step brought of one before it was aborted is still told."""
         while self.has_work:
             yield from self.step()
 
