@@ -22,7 +22,7 @@ help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 run: PREPARE = demo
-run: setup  ## build kernels for a small language model, check them, and decode text with them
+run: setup  ## build kernels for a small language model, check them, and chat with it in several sessions
 	@$(PY) -m kgen demo --build $(BUILD) $(ARGS)
 
 test: setup  ## run the tests, without those marked slow

@@ -20,7 +20,7 @@ from kgen.env import unknown_variables
 
 COMMANDS = (
     *("check", "list", "explain", "render", "build", "inspect", "test", "bench"),
-    *("tune", "replay", "paper", "demo", "clean"),
+    *("tune", "generate", "replay", "paper", "demo", "clean"),
 )
 
 FAULT, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141

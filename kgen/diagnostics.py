@@ -49,7 +49,8 @@ class Span:
 @dataclass(frozen=True)
 class Diagnostic:
     """One fault. `code` is stable (`K1xx` syntax, `K2xx` spec, `K3xx` matrix, `K4xx` build,
-    `K5xx` call, `K6xx` environment); `hint` says what to do, with the nearest valid choice."""
+    `K5xx` call, `K6xx` environment, `K7xx` runtime, `K8xx` engine); `hint` says what to do, with
+    the nearest valid choice."""
 
     code: str
     message: str

@@ -42,6 +42,7 @@ ACROSS = (
     "tune",
     "replay",
     "paper",
+    "engine",
     "integrations",
 )
 
@@ -69,7 +70,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "tune": (*BASE, *COMPILE, *RUN, "api", "ops", "reference", "testing", "bench"),
     "replay": ("diagnostics", "runtime"),
     "paper": ("diagnostics", "runtime", "replay"),
-    "integrations": ("diagnostics", "env", "layout", *RUN, "ops"),
+    "engine": ("diagnostics", "layout", "metadata", "runtime", "ops"),
+    "integrations": ("diagnostics", "env", "layout", *RUN, "ops", "engine"),
     "demo": (*BASE, *COMPILE, *RUN, *ACROSS),
     "commands": (*BASE, *COMPILE, *RUN, *ACROSS, "demo"),
     "cli": ("diagnostics", "env", "commands"),
@@ -78,8 +80,19 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 
 # Packages from outside, and the rooms that may use them. Whatever is not listed here is free.
 OUTSIDE: Mapping[str, tuple[str, ...]] = {
-    "torch": (*RUN, "reference", "testing", "bench", "tune", "paper", "integrations", "demo"),
-    "numpy": (*RUN, "reference", "testing", "bench", "tune", "replay", "paper", "integrations", "demo"),
+    "torch": (*RUN, "reference", "testing", "bench", "tune", "paper", "engine", "integrations", "demo"),
+    "numpy": (
+        *RUN,
+        "reference",
+        "testing",
+        "bench",
+        "tune",
+        "replay",
+        "paper",
+        "engine",
+        "integrations",
+        "demo",
+    ),
     "transformers": ("integrations", "demo"),
     "lark": ("syntax",),
     "yaml": ("syntax",),

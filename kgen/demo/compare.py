@@ -4,70 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
-import torch
+from kgen.demo.stock import Answers, Name, Stock
 
-from kgen.demo.decode import Decoded
+ENDED = -1
+"""No token: the answer had ended."""
+
+NEAR_TIE = 0.01
+"""Logits within which the rounding of a sum may decide."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Where a prompt's tokens part: the step, both tokens, and by how much each run preferred its
-    own to the other's (in logits). Up to there both runs read the same text."""
+    """Where a session's tokens part: its turn, the step, both tokens, and by how many logits the stock model
+    preferred its own. Up to there both read the same text. A token is ENDED, and the margin None, where
+    one answer is longer."""
 
-    prompt: int
+    session: int
+    turn: int
     step: int
     stock: int
-    paged: int
-    stock_margin: float
-    paged_margin: float
+    other: int
+    margin: float | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """identical: tokens equal up to the first end mark of each prompt. same: tokens before the first
-    difference, of `total`. logit_error: the largest difference of two logits that belong to the
-    same text."""
+    """`same` of the stock model's `total` tokens came alike. What follows a split in a session is not
+    compared, since its text is another one; it counts as not the same."""
 
     splits: Sequence[Split]
     same: int
     total: int
-    logit_error: float
 
     @property
     def identical(self) -> bool:
+        """Every token of every answer."""
         return not self.splits
 
 
-def compare(stock: Decoded, paged: Decoded, end_token: int | None) -> Comparison:
-    """Compare two runs of the same prompts; what follows an end mark does not count."""
-    splits: list[Split] = []
-    same = total = 0
-    error = 0.0
-    for prompt, (mine, other) in enumerate(zip(stock.tokens, paged.tokens, strict=True)):
-        length = mine.index(end_token) + 1 if end_token in mine else len(mine)
-        apart = next((i for i in range(length) if mine[i] != other[i]), length)
-        total += length
-        same += apart
-        for step in range(min(apart + 1, length)):
-            gap = (stock.logits[step][prompt] - paged.logits[step][prompt]).abs().max()
-            error = max(error, float(gap))
-        if apart < length:
-            splits.append(_split(stock, paged, prompt, apart))
-    return Comparison(splits, same, total, error)
+def compare(stock: Stock, answers: Answers) -> Comparison:
+    """Hold answers against those of the stock model."""
+    splits: dict[int, Split] = {}
+    same = 0
+    for name in sorted(stock.answers):
+        if name[0] in splits:
+            continue
+        split = _split(stock, name, answers.get(name, ()))
+        same += len(stock.answers[name]) if split is None else split.step
+        if split is not None:
+            splits[name[0]] = split
+    return Comparison(tuple(splits.values()), same, sum(map(len, stock.answers.values())))
 
 
-def _split(stock: Decoded, paged: Decoded, prompt: int, step: int) -> Split:
-    mine, other = stock.tokens[prompt][step], paged.tokens[prompt][step]
-    return Split(
-        prompt,
-        step,
-        mine,
-        other,
-        _margin(stock.logits[step][prompt], mine, other),
-        _margin(paged.logits[step][prompt], other, mine),
-    )
-
-
-def _margin(logits: torch.Tensor, chosen: int, other: int) -> float:
-    return float(logits[chosen] - logits[other])
+def _split(stock: Stock, name: Name, other: Sequence[int]) -> Split | None:
+    pairs = enumerate(zip_longest(stock.answers[name], other, fillvalue=ENDED))
+    found = next(((step, one, two) for step, (one, two) in pairs if one != two), None)
+    if found is None:
+        return None
+    session, turn = name
+    step, one, two = found
+    margin = None
+    if ENDED not in (one, two):
+        logits = stock.logits[turn][step][session]
+        margin = float(logits[one] - logits[two])
+    return Split(session, turn, step, one, two, margin)

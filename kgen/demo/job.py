@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from kgen import api
 
 if TYPE_CHECKING:
     from kgen.demo.compare import Comparison
-    from kgen.demo.decode import Decoded
-    from kgen.demo.model import Loaded
     from kgen.demo.report import Report
-    from kgen.layout import Layout
+    from kgen.demo.stock import Answers, Name, OnToken, Stock
+    from kgen.engine import Conversation, Decode, Engine, EngineStats, Model
     from kgen.spec.catalog import Catalog
     from kgen.variants.model import Matrix
 
@@ -42,20 +42,33 @@ class Setting:
         return f"{self.dtype} {self.layout} pages of {self.block_size}"
 
 
-# The run whose tokens must be those of the stock model, and one in half the memory beside it.
+# The setting whose tokens must be those of the stock model, and one in half the memory beside it.
 EXACT = Setting("f32", "bshd", 16)
 COMPACT = Setting("bf16", "bhsd", 32)
+RUNS = ((EXACT, False), (EXACT, True), (COMPACT, True))
+
+CHUNK = 128
+"""Rows of a step: longer prompts go through extend_attention in chunks."""
+
+POOL_TOKENS = 4096
+"""Token slots in memory, enough for all sessions at once."""
 
 
 @dataclass(frozen=True)
-class PagedRun:
-    """A decoding on kgen: its tokens, what ran how often, and how it compares."""
+class EngineRun:
+    """The sessions through the engine: answers, what was reused and computed, what ran how often."""
 
     setting: Setting
-    decoded: Decoded
+    cached: bool
+    answers: Answers
+    stats: EngineStats
+    seconds: float
     kernels: Mapping[str, int]
-    cache_bytes: int
+    peak_bytes: int
     comparison: Comparison
+
+    def __str__(self) -> str:
+        return f"kgen, {self.setting}" + ("" if self.cached else ", no prefix cache")
 
 
 def main(options: Options, report: Report) -> int:
@@ -64,7 +77,7 @@ def main(options: Options, report: Report) -> int:
     build(matrix, options, report)
     if not verify(matrix, report):
         return 1
-    return decode(catalog, options, report)
+    return chat(catalog, options, report)
 
 
 def specs(options: Options, report: Report) -> tuple[Matrix, Catalog]:
@@ -98,57 +111,74 @@ def verify(matrix: Matrix, report: Report) -> bool:
     return not any(outcome.problems for outcome in found)
 
 
-def decode(catalog: Catalog, options: Options, report: Report) -> int:
-    """Decode the prompts with the stock model and on kgen, and compare."""
-    from kgen.demo import decode as loops
-    from kgen.demo.model import load
-    from kgen.demo.prompts import encode
-    from kgen.integrations.transformers import register
+def chat(catalog: Catalog, options: Options, report: Report) -> int:
+    """Let several sessions talk to the stock model and to the engine, and compare."""
+    from kgen.demo import stock as loop
+    from kgen.demo.prompts import conversations
+    from kgen.engine import decoder
+    from kgen.integrations.decoder import TransformersModel
+    from kgen.integrations.load import load
 
-    report.title("decode", "the same prompts, with the stock model and on kgen")
+    report.title("chat", "sessions of several turns, with the stock model and on kgen")
     with report.waiting("loading the model"):
         loaded = load(random_weights=options.random_weights)
-    prompts = encode(loaded.tokenizer, loaded.model.config.vocab_size)
-    report.loaded(loaded, [len(prompt) for prompt in prompts])
-    register()
-    with report.stream("stock model", loaded, len(prompts), options.new_tokens) as on_tokens:
-        stock = loops.decode_stock(loaded.model, prompts, options.new_tokens, on_tokens)
+    model = TransformersModel(loaded.model)
+    begin = partial(conversations, loaded.tokenizer, model.vocab_size, model.end_tokens)
+    report.loaded(loaded, len(begin()))
+    decode = None if loaded.tokenizer is None else decoder(loaded.tokenizer)
+    with report.stream("stock model", loaded, options.new_tokens) as on_token:
+        stock = loop.run_stock(loaded.model, begin(), options.new_tokens, model.end_tokens, decode, on_token)
     runs = []
-    for setting in (EXACT, COMPACT):
-        with report.stream(f"kgen, {setting}", loaded, len(prompts), options.new_tokens) as on_tokens:
-            runs.append(_paged(catalog, setting, loaded, prompts, stock, options, on_tokens))
-    report.texts(loaded, runs[0].decoded)
+    for setting, cached in RUNS:
+        name = str(setting) if cached else f"{setting}, no prefix cache"
+        with report.stream(f"kgen, {name}", loaded, options.new_tokens) as on_token:
+            engine = _engine(catalog, setting, cached, model, decode)
+            runs.append(_run(engine, setting, begin(), options.new_tokens, stock, on_token))
+    report.texts(loaded, runs[1].answers)
     report.compared(stock, runs)
-    exact = runs[0].comparison
-    report.verdict(exact, loaded)
-    return 0 if exact.identical else 1
+    alike = [run.comparison for run in runs if run.setting == EXACT]
+    report.verdict(alike, loaded)
+    return 0 if all(comparison.identical for comparison in alike) else 1
 
 
-def _paged(
-    catalog: Catalog,
-    setting: Setting,
-    loaded: Loaded,
-    prompts: Sequence[Sequence[int]],
-    stock: Decoded,
-    options: Options,
-    on_tokens: Any,
-) -> PagedRun:
-    from kgen.demo.compare import compare
-    from kgen.demo.counting import counted
-    from kgen.demo.decode import decode_paged
-    from kgen.integrations.transformers import PagedCache
+def _engine(catalog: Catalog, setting: Setting, cached: bool, model: Model, decode: Decode | None) -> Engine:
+    from kgen.engine import Engine, EngineConfig
+    from kgen.runtime import SchedulerConfig
     from kgen.testing.memory import DTYPES
 
-    layout: Layout = catalog.layout(setting.layout)
-    cache = PagedCache(
-        loaded.model.config,
-        num_sequences=len(prompts),
-        max_tokens=max(map(len, prompts)) + options.new_tokens,
-        layout=layout,
-        block_size=setting.block_size,
-        dtype=DTYPES[setting.dtype],
+    config = EngineConfig(
+        catalog.layout(setting.layout),
+        POOL_TOKENS // setting.block_size,
+        setting.block_size,
+        DTYPES[setting.dtype],
+        prefix_cache=cached,
+        scheduler=SchedulerConfig(max_batch_tokens=CHUNK, max_sequences=16),
     )
+    return Engine(model, config, decode=decode)
+
+
+def _run(
+    engine: Engine,
+    setting: Setting,
+    sessions: Sequence[Conversation],
+    new_tokens: int,
+    stock: Stock,
+    on_token: OnToken,
+) -> EngineRun:
+    from kgen.demo.compare import compare
+    from kgen.engine import SamplingParams, TokenEvent, converse, counted
+
+    answers: dict[Name, Sequence[int]] = {}
+    start = time.perf_counter()
     with counted() as kernels:
-        decoded = decode_paged(loaded.model, prompts, options.new_tokens, cache, on_tokens)
-    end = None if loaded.tokenizer is None else loaded.tokenizer.eos_token_id
-    return PagedRun(setting, decoded, dict(kernels), cache.num_bytes, compare(stock, decoded, end))
+        for event in converse(engine, sessions, SamplingParams(max_new_tokens=new_tokens)):
+            if isinstance(event, TokenEvent):
+                on_token(cast("Name", event.request_id), event.token)
+            else:
+                answers[event.session, event.number] = event.result.completions[0].tokens
+    seconds = time.perf_counter() - start
+    engine.check_integrity()
+    stats, memory = engine.stats, engine.memory.kv
+    peak = stats.peak_blocks * memory.num_bytes // memory.num_blocks
+    cached = engine.memory.cache is not None
+    return EngineRun(setting, cached, answers, stats, seconds, dict(kernels), peak, compare(stock, answers))

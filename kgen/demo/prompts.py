@@ -1,10 +1,12 @@
-"""What the demo asks the model: short and long prompts in one batch, as a server meets them."""
+"""What the demo asks the model: sessions that begin alike, as those of one service do."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from typing import Any
+
+from kgen.engine import Chat, Conversation, TokenChat
 
 ARTICLE = """\
 A language model that writes a text one word at a time looks back at everything it has read so far.
@@ -27,33 +29,29 @@ is cut into pages of sixteen tokens, a conversation receives a page when it need
 lists its pages in order. Nothing is reserved in advance, no gap is too small, and at most one page
 of every conversation is partly empty. Two conversations that begin with the same words can even
 share the pages of that beginning, until one of them goes on in another way and needs a copy.
-
-The price is paid by the program that computes attention. It may no longer read the keys from one
-end to the other. It has to look up page after page in the table, and it should still be as fast
-as if the keys lay side by side. When the conversation is long and the server has few others to
-answer, the work on one conversation is cut into parts, each part is computed on its own, and the
-results are put together again. That can be done without any error, because every part also tells
-how much weight it had.
-
-The second lesson is about time. In each step a server reads every key and every value of every
-conversation once, and does very little arithmetic with them. So the speed of the step is the speed
-at which memory can be read, and a program that reads the same key twice is half as fast as it
-could be. Modern models let several query heads share the same keys. A good program reads them once
-for the whole group of heads.
 """
 
-QUESTIONS: Sequence[tuple[str, str]] = (
-    ("short", "What is gravity?"),
-    ("list", "Give me five tips for learning to play the piano."),
-    ("story", "Write a short story about a lighthouse keeper who finds a message in a bottle."),
-    ("article", f"{ARTICLE}\nSummarise the text above in a few sentences."),
+SYSTEM = f"You answer questions about a text in two short sentences. The text:\n\n{ARTICLE}"
+
+SESSIONS: Sequence[Sequence[str]] = (
+    ("What is the KV cache?", "Why does it save work?", "And what does it cost?"),
+    ("How did early servers use memory?", "What was wrong with it?", "How much was wasted?"),
+    ("Which old idea was the cure?", "How large is a page?", "When does a conversation get one?"),
+    ("What is gravity?", "Is that in the text?", "Write a rhyme about pages."),
 )
 
 
-def encode(tokenizer: Any | None, vocabulary: int) -> list[list[int]]:
-    """The prompts as token ids; seeded random ids of the same lengths where there is no tokenizer."""
-    if tokenizer is None:
-        draw = random.Random(7)
-        return [[draw.randrange(3, vocabulary) for _ in range(n)] for n in (34, 41, 48, 700)]
-    chats = [[{"role": "user", "content": text}] for _, text in QUESTIONS]
-    return [tokenizer.apply_chat_template(c, add_generation_prompt=True)["input_ids"] for c in chats]
+def conversations(tokenizer: Any | None, vocabulary: int, end_tokens: frozenset[int]) -> list[Conversation]:
+    """The sessions, from their beginnings; in seeded random ids where there is no tokenizer."""
+    if tokenizer is not None:
+        return [Chat(tokenizer, turns, system=SYSTEM, end_tokens=end_tokens) for turns in SESSIONS]
+    draw = random.Random(7)
+    beginning = _ids(draw, vocabulary, 400)
+    return [
+        TokenChat(beginning, [_ids(draw, vocabulary, 20 + 7 * session) for _ in turns])
+        for session, turns in enumerate(SESSIONS)
+    ]
+
+
+def _ids(draw: random.Random, vocabulary: int, count: int) -> list[int]:
+    return [draw.randrange(3, vocabulary) for _ in range(count)]

