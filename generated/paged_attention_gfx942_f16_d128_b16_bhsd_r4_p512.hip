@@ -106,11 +106,12 @@ KGEN_DEVICE int key_token(int lane, int) { return lane % 16; }
 KGEN_DEVICE int key_start(int lane) { return lane / 16 * 8; }
 // Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
 KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
+// The row slot of a register of the output.
+KGEN_DEVICE constexpr int out_slot(int) { return 0; }
 // Values: the tokens a lane reads, and the first dim of its 16 bytes, one for each output tile.
 KGEN_DEVICE int value_token(int lane, int, int e) { return lane / 16 * 4 + e; }
 KGEN_DEVICE int value_start(int lane) { return lane % 16 * 8; }
-// Output: the row slot of a register, and the dim it has in the first tile of a chunk; tile j has dim + j.
-KGEN_DEVICE constexpr int out_slot(int) { return 0; }
+// Output: the dim of a register in the first tile of a chunk; tile j has dim + j.
 KGEN_DEVICE int out_dim(int lane, int e) { return lane / 16 * 32 + e * 8; }
 
 // S^T = K Q^T, then O^T = V^T P^T.

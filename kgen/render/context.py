@@ -9,7 +9,7 @@ k_order v_order                      axis orders of the caches (only with a know
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
 kernels                              the launches of a GPU variant: symbol, x, y, z, block
-dynamic_lds                          bytes of shared memory that come with the launch; 0: the kernel declares them
+dynamic_lds                          bytes of shared memory that come with the launch; 0: it declares them
 products(dtype)                      the matrix instruction and plans of both products; None without one
 matrix_form(dtype)                   the same as counts and C++ places; an error without one
 variant_args                         arguments of the mask and score: name, axis, ctype, word

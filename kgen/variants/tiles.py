@@ -8,8 +8,9 @@ dims lie next to one another; the second one of V, which the product wants token
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kgen.targets.matrix import Fragment, MatrixInstruction
 from kgen.variants.loads import key_fragment, value_fragment
@@ -42,18 +43,14 @@ def plan_tiles(instruction: MatrixInstruction, plan: OperandPlan) -> tuple[TileL
     fits = fits and plan.accumulators % (TILES // halves) == 0
     if not fits or instruction.wave != LANES or key.rows != SIDE or value.cols != SIDE:
         return None
-    if not _consists(key, lambda lane, e: (lane // 4, SIDE * (e // 2) + lane % 4 * 2 + e % 2)):
+    if not _consists(key, _key_cell):
         return None
     firsts = []
     for operand in range(plan.operands):
         tokens = plan.tokens[operand * value.rows : (operand + 1) * value.rows]
         found = tuple(tokens[value.cells[0][e][0]] for e in range(0, value.elements, 2))
-        summed = Fragment(
-            value.rows,
-            value.cols,
-            tuple(tuple((tokens[row], col) for row, col in lane) for lane in value.cells),
-        )
-        if not _consists(summed, lambda lane, e, at=found: (at[e // 2] + lane % 4 * 2 + e % 2, lane // 4)):
+        cells = tuple(tuple((tokens[row], col) for row, col in lane) for lane in value.cells)
+        if not _consists(Fragment(value.rows, value.cols, cells), partial(_value_cell, found)):
             return None
         firsts.append(found)
     tiles = [(lane // SIDE // halves, lane // SIDE % halves, lane % SIDE) for lane in range(LANES)]
@@ -68,6 +65,16 @@ def plan_tiles(instruction: MatrixInstruction, plan: OperandPlan) -> tuple[TileL
         tuple(output * SIDE for output, _, _ in tiles),
     )
     return keys, values
+
+
+def _key_cell(lane: int, e: int) -> Cell:
+    """The token and the dim that a lane receives as element e, read as they lie."""
+    return lane // 4, SIDE * (e // 2) + lane % 4 * 2 + e % 2
+
+
+def _value_cell(first: Sequence[int], lane: int, e: int) -> Cell:
+    """The same read transposed, where half h of an operand begins with token `first[h]`."""
+    return first[e // 2] + lane % 4 * 2 + e % 2, lane // 4
 
 
 def _consists(fragment: Fragment, cell: Callable[[int, int], Cell]) -> bool:

@@ -6,7 +6,7 @@
 #define KGEN_NO_UNROLL _Pragma("unroll 1")
 #define KGEN_KERNEL(threads, blocks) extern "C" __global__ __launch_bounds__(threads, blocks)
 #if defined(KGEN_DYNAMIC_LDS)
-#define KGEN_LDS(name, size)                                       \
+#define KGEN_LDS(name, size)                                        \
   extern __shared__ __align__(16) unsigned char kgen_lds_storage[]; \
   const kgen::Lds name { kgen_lds_storage }
 #else
@@ -234,14 +234,14 @@ class LdsArray {
 
 // Four 8 x 8 tiles of 16-bit elements. Lane l says where row l % 8 of tile l / 8 begins, and receives of each
 // tile columns 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; transposed, those rows of that column.
-#define KGEN_READ_TILES(name, how)                                                               \
-  template <typename T>                                                                          \
-  KGEN_DEVICE Vec<T, 8> name(const LdsArray<T>& from, int at, Where = here()) {                  \
-    uint4 words;                                                                                 \
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];"       \
-                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)                    \
-                 : "r"(from.address(at)));                                                       \
-    return bits::cast<Vec<T, 8>>(words);                                                         \
+#define KGEN_READ_TILES(name, how)                                                         \
+  template <typename T>                                                                    \
+  KGEN_DEVICE Vec<T, 8> name(const LdsArray<T>& from, int at, Where = here()) {            \
+    uint4 words;                                                                           \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];" \
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)              \
+                 : "r"(from.address(at)));                                                 \
+    return bits::cast<Vec<T, 8>>(words);                                                   \
   }
 KGEN_READ_TILES(read_tiles, "")
 KGEN_READ_TILES(read_tiles_transposed, ".trans")
