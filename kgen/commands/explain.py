@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from kgen.variants.explain import Explanation
     from kgen.variants.model import Matrix
 
+MOST_SKIPPED = 5
+"""Kernels passed over that a person is told of."""
+
 SUMMARY = "say which kernel serves a call, why a combination is rejected, or what a mask or a lane holds"
 
 DETAILS = """\
@@ -147,8 +150,10 @@ def _print_selection(selection: Selection, refused: Diagnostic | None) -> None:
         print(f"  {len(selection.candidates)} built variants have the fixed parameters:")
         for name in selection.candidates:
             print(f"    {name}")
-    for skip in selection.skipped:
+    for skip in selection.skipped[:MOST_SKIPPED]:
         print(f"  passed over {skip.name}: {skip.reason}")
+    if len(selection.skipped) > MOST_SKIPPED:
+        print(f"  and {len(selection.skipped) - MOST_SKIPPED} more are passed over (--json names them)")
 
 
 def _not_built(op: str, refused: Diagnostic | None) -> str:

@@ -17,6 +17,7 @@ from kgen.diagnostics import KgenError
 from kgen.dispatch import codes, gpu, launch, plain
 from kgen.dispatch.arguments import bound_sizes, call_of, shapes_of
 from kgen.dispatch.bind import bind, check_pending, with_scalars
+from kgen.dispatch.buildable import select_buildable
 from kgen.dispatch.errors import LATE, ON_GPU, fault, kernel_fault
 from kgen.dispatch.missing import missing_variant
 from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection
@@ -25,7 +26,7 @@ from kgen.dispatch.overlap import pairs_of, refuse_overlap
 from kgen.dispatch.plan import Plan, fill, nothing_to_do, places, steering_scalars, workspace_of
 from kgen.dispatch.ranges import pinned, plan_ranges
 from kgen.dispatch.registry import GPU_KINDS, HOST_KINDS, Loaded, Registry, by_arch
-from kgen.dispatch.select import complete, on_target, select
+from kgen.dispatch.select import complete, on_target
 from kgen.dispatch.tuning import Tuning
 from kgen.dispatch.variants import find_rule, policy_with
 from kgen.dispatch.workspace import Workspaces
@@ -244,13 +245,8 @@ class Dispatcher:
         for name in order:
             names = on_target(policy, fixed, name)
             built = groups.get(name, ())
-            found = select(
-                policy,
-                replace(bound, names=names),
-                built,
-                jit=jit,
-                tuning=self.tuning.classes(policy, names),
-                usable=self.tuning.usable(policy, built, jit),
+            found = select_buildable(
+                policy, replace(bound, names=names), built, jit, self.tuning, self.compiler.reject
             )
             best = best or found
             if found.kernel is not None:

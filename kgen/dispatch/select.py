@@ -8,8 +8,9 @@ exactly or is an error; what a policy wishes is served by what is built. `explai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kgen import env
 from kgen.diagnostics import choice_hint
@@ -41,14 +42,16 @@ def select(
     jit: bool,
     tuning: Sequence[TunedClass] = (),
     usable: Callable[[TunedClass, Names], bool] = lambda tuned, names: True,
+    refused: Mapping[str, Collection[Scalar]] = MappingProxyType({}),
 ) -> Selection:
     """The variant for a bound call among `kernels` (all of one arch, with its fixed parameters).
 
     With `jit` the result may be a variant that is not built (`kernel` is None); without it a
     policy's wish falls back to the nearest built value. `tuning`: the classes of tuning tables whose exact
-    values the call has; `usable` says whether what one wants can be had. Raises KgenError (K51x, K520).
+    values the call has; `usable` says whether what one wants can be had. `refused`: values of
+    parameters that serve in passes, with which no variant can be built. Raises KgenError (K51x, K520).
     """
-    return _Selector(policy, bound, kernels, jit, tuning, usable).run()
+    return _Selector(policy, bound, kernels, jit, tuning, usable, refused).run()
 
 
 class _Selector:
@@ -60,6 +63,7 @@ class _Selector:
         jit: bool,
         tuning: Sequence[TunedClass],
         usable: Callable[[TunedClass, Names], bool],
+        refused: Mapping[str, Collection[Scalar]],
     ) -> None:
         self.policy = policy
         self.bound = bound
@@ -70,6 +74,7 @@ class _Selector:
         self.choices: list[Choice] = []
         self.tuning = tuning
         self.usable = usable
+        self.refused = refused
         self.tuned: TunedClass | None = None
         self.examined: list[Code] = []
         self.guards: set[str] = set()
@@ -163,13 +168,16 @@ class _Selector:
             return min(enough, key=_number), "smallest built that is large enough"
         legal = self._legal(rule, want)
         if self.jit or not built:
+            if _number(legal) < _number(want):
+                return legal, "no larger one can be had; it is used in passes"
             return legal, _state(legal in built)
         return max(built, key=_number), f"none built is {want} or more; the largest is used in passes"
 
     def _legal(self, rule: SelectRule, want: Scalar) -> Scalar:
-        """The smallest legal value >= want, else the largest legal one."""
+        """The smallest legal value >= want, else the largest legal one, of those that are not refused."""
         param = codes.param(self.policy, rule.param)
-        values = param.values if param else ()
+        refused = self.refused.get(rule.param, ())
+        values = [value for value in (param.values if param else ()) if value not in refused]
         if not values:
             return want
         return min(
