@@ -12,7 +12,7 @@ from tests.dispatch.toy import BASE, POLICY
 
 
 def chosen(compiler, limit, built=(), jit=True, group=16, requested=()):
-    """The selection for a group of heads where reuse above `limit` is rejected, and how often that was asked."""
+    """The selection for a group of heads where reuse above `limit` is rejected, and what was asked for."""
     asked = []
 
     def reject(op, params):
