@@ -22,9 +22,10 @@ _HASH_DIGITS = 16
 
 @dataclass(frozen=True)
 class Limits:
-    """What the compiled code must keep to. `lds_bytes`: the shared memory the plan predicts."""
+    """What the compiled code must keep to. `spills`: registers it may store and load again, at most;
+    `lds_bytes`: the shared memory the plan predicts."""
 
-    allow_spill: bool = False
+    spills: int = 0
     lds_bytes: int | None = None
 
 
@@ -82,7 +83,7 @@ def _job(rendered: Rendered, toolchain: Toolchain, headers: HeaderSet) -> Job:
         variant=rule_of(variant.mask) if variant.mask is not None and variant.mask.of_build else None,
     )
     limits = Limits(
-        allow_spill=bool(variant.lets.get("allow_spill", False)),
+        spills=_whole(variant.lets.get("allow_spill")) or 0,
         lds_bytes=_whole(variant.lets.get("lds_bytes")),
     )
     return keyed(

@@ -2,7 +2,7 @@
 
 Resources by kind: `cpu` and `sim` bytes; `hip` registers (vgpr, agpr, sgpr), lds_bytes,
 scratch_bytes, spills; `cuda` registers, lds_bytes, scratch_bytes, spills. Compared with what the
-plan allows: a spill is an error unless the operator says `let: {allow_spill: ...}`, and shared
+plan allows: more spills than the operator says in `let: {allow_spill: ...}` are an error, and shared
 memory must be what `let: {lds_bytes: ...}` predicts, where it does.
 """
 
@@ -125,8 +125,8 @@ def _figures(text: str) -> dict[str, int]:
 def _check(job: Job, resources: Mapping[str, Scalar]) -> None:
     name, limits = job.entry.name, job.limits
     spills = resources.get("spills", 0)
-    if spills and not limits.allow_spill:
-        hint = "make the tile smaller, or allow it in the operator: let: {allow_spill: true}"
+    if int(spills) > limits.spills:
+        hint = f"make the tile smaller, or allow as many in the operator: let: {{allow_spill: {spills}}}"
         scratch = resources.get("scratch_bytes", 0)
         message = f"{name}: the compiler spilled {spills} registers ({scratch} bytes of scratch)"
         raise Unfit(Diagnostic("K405", message, hint=hint))

@@ -118,8 +118,12 @@ def test_a_spill_is_an_error_unless_allowed(sample):
     need(SM_90)
     with pytest.raises(KgenError, match=r"K405.*k: the compiler spilled \d+ registers.*\n.*allow_spill"):
         sample.build(gpu("k", SPILL, SM_90, ".cu"))
-    (entry,) = sample.build(gpu("k", SPILL, SM_90, ".cu", lets={"allow_spill": True}))
-    assert entry.resources["spills"] > 0
+    (entry,) = sample.build(gpu("k", SPILL, SM_90, ".cu", lets={"allow_spill": 10_000}))
+    spills = entry.resources["spills"]
+    assert spills > 1
+    (entry,) = sample.build(gpu("k", SPILL, SM_90, ".cu", lets={"allow_spill": spills}))
+    with pytest.raises(KgenError, match=rf"K405.*spilled {spills} registers"):
+        sample.build(gpu("k", SPILL, SM_90, ".cu", lets={"allow_spill": spills - 1}))
 
 
 def test_kernels_of_a_chain_must_all_be_there(sample):
