@@ -83,7 +83,7 @@ constexpr int kKeyChunks = (kHeadDim + kKeyChunk - 1) / kKeyChunk;
 constexpr int kOperands = 1;       // operands of weights in a tile
 constexpr int kValueTokens = 4;    // tokens of values a lane supplies to a product
 constexpr int kValueChunk = 128;   // dims covered by the output tiles that one load of values feeds
-constexpr int kValueChunks = (kHeadDim + kValueChunk - 1) / kValueChunk;
+[[maybe_unused]] constexpr int kValueChunks = (kHeadDim + kValueChunk - 1) / kValueChunk;
 
 constexpr int kQueryElements = 4;
 constexpr int kKeyElements = 4;

@@ -1,0 +1,71 @@
+"""What the real compilers make of extend_attention: products, wide reads, and what leaves the registers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kgen.inspect.census import census
+from tests.codegen.disassembly import built, has_amd, has_nvcc, inner_loop, instructions, variant
+
+needs_nvcc = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
+needs_amd = pytest.mark.skipif(not has_amd(), reason="clang++-19 and llvm-objdump-19 are not installed")
+
+
+def extend(arch, head_dim, mask="causal", dtype="bf16"):
+    return variant(
+        arch,
+        "extend_attention",
+        dtype=dtype,
+        head_dim=head_dim,
+        block_size=16,
+        layout="bshd",
+        variant=mask,
+    )
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    ("head_dim", "mask"), [(64, "causal"), (128, "causal"), (128, "alibi"), (256, "causal")]
+)
+def test_it_takes_what_was_planned_on_nvidia(arch, head_dim, mask):
+    made = extend(arch, head_dim, mask)
+    entry = built(made)
+    used = entry.resources
+    assert used["spills"] <= (0 if head_dim == 64 else made.lets["allow_spill"])
+    assert used["lds_bytes"] == 0 and entry.launch.dynamic_lds == made.lets["lds_bytes"] > 48 * 1024
+    assert entry.launch.block == made.lets["threads"] == (128 if arch == "sm_90" else 256)
+
+
+@needs_nvcc
+def test_the_loop_on_nvidia_multiplies_and_reads_by_tiles():
+    entry = built(extend("sm_90", 128))
+    found = census(inner_loop(entry, entry.symbol, "nvidia").own, "nvidia")
+    # 32 rows by 64 keys by 128 dims a warp, in products of 16 x 8 x 16: scores, then outputs
+    assert found["matrix"] == 2 * (2 * 8 * 8)
+    assert (
+        found["load_16"] == 2 * 64 * (128 // 8) // 128
+    )  # copies of vectors past the registers, a share of each thread
+    # an operand tile each for keys and values, and the parked queries; and words that say where rows begin
+    assert found["lds"] >= 2 * 32 + 16
+
+
+@needs_amd
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize(
+    ("head_dim", "mask"), [(64, "causal"), (128, "causal"), (128, "alibi"), (256, "causal")]
+)
+def test_nothing_leaves_the_registers_on_amd(arch, head_dim, mask):
+    made = extend(arch, head_dim, mask)
+    entry = built(made)
+    used = entry.resources
+    assert used["spills"] == used["scratch_bytes"] == 0
+    assert used["lds_bytes"] == made.lets["lds_bytes"]
+    found = instructions(entry, entry.symbol)
+    assert not [name for name in found if name.startswith(("scratch_", "flat_"))]
+    (products,) = (n for name, n in found.items() if re.match(r"v_mfma_f32_16x16x16", name))
+    tiles, keys = made.lets["row_tiles"], made.lets["tile_keys"]
+    assert products == tiles * keys // 16 * (made.lets["key_dims"] // 16 + made.lets["value_dims"] // 16)
+    assert found["ds_read_b128"] >= keys // 16 * head_dim // 32  # keys, 16 bytes a lane
