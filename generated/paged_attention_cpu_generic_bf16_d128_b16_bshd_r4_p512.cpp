@@ -66,8 +66,9 @@ constexpr int kBlockSize = 16;
 constexpr int kReuse = 4;
 constexpr int64_t kPartition = 512;
 
-// The most and the fewest tokens taken at a time.
-constexpr int kTile = kHeadDim * sizeof(KV) <= 128 ? 64 : kHeadDim * sizeof(KV) <= 256 ? 32 : kBlock;
+// The most and the fewest tokens taken at a time. Where lanes are tokens, shorter tiles would be all
+// horizontal sums.
+constexpr int kTile = 64;
 constexpr int kLeastTile = kBlock;
 constexpr int kPiece = min(kBlockSize, kTile);  // of one page
 constexpr int kPieces = kTile / kPiece;
@@ -101,66 +102,135 @@ struct Axis {
   int64_t stride, count, at = 0;
 };
 
-/// The cache lines of a tile for some KV heads, to be fetched one by one while the tile before it is
-/// worked on. They come in the order in which they lie in memory: in any other order the memory is
-/// slower than the arithmetic can hide.
-class Ahead {
+/// The rows of a cache: where token 0 of block 0 begins, of the first head that is wanted.
+struct Rows {
+  const KV* base;
+  int64_t token_stride, head_stride;
+};
+
+/// Stretches of memory that hold some heads of the pieces of a tile: run by run, piece by piece.
+class Runs {
  public:
-  /// base: the first head's row of token 0 of block 0; pieces: of the tile. One call in `calls` to
-  /// fetch() does something.
-  Ahead(const KV* base, const int64_t* pieces, int64_t tokens, int64_t heads, int64_t token_stride,
-        int64_t head_stride, int64_t calls)
-      : base_(base), pieces_(pieces), count_(ceil_div(tokens, kPiece)), calls_(calls) {
-    const Axis token{token_stride, min<int64_t>(tokens, kPiece)};
-    const Axis head{head_stride, heads};
-    inner_ = token_stride < head_stride ? token : head;
-    outer_ = token_stride < head_stride ? head : token;
+  Runs() = default;
+
+  Runs(const Rows& rows, const int64_t* pieces, int64_t tokens, int64_t heads)
+      : base_(rows.base), pieces_(pieces) {
+    const Axis token{rows.token_stride, max<int64_t>(1, min<int64_t>(tokens, kPiece))};
+    const Axis head{rows.head_stride, heads};
+    const bool tokens_first = token.stride < head.stride;
+    inner_ = tokens_first ? token : head;
+    outer_ = tokens_first ? head : token;
     join(inner_);
     if (inner_.count == 1) join(outer_);
+  }
+
+  int64_t length() const { return length_; }
+
+  const KV* begin(int64_t piece) const {
+    return base_ + pieces_[piece] + inner_.at * inner_.stride + outer_.at * outer_.stride;
+  }
+
+  /// Moves on within a piece; false at its end, and back at its start.
+  bool next() {
+    if (++inner_.at < inner_.count) return true;
+    inner_.at = 0;
+    if (++outer_.at < outer_.count) return true;
+    outer_.at = 0;
+    return false;
+  }
+
+ private:
+  /// What lies side by side is one run.
+  void join(Axis& axis) {
+    if (axis.stride != length_) return;
+    length_ *= axis.count;
+    axis.count = 1;
+  }
+
+  const KV* base_ = nullptr;
+  const int64_t* pieces_ = nullptr;
+  Axis inner_{}, outer_{};
+  int64_t length_ = kHeadDim;
+};
+
+/// The cache lines of the next tile, to be fetched one by one while a tile is worked on. They come in
+/// the order in which they lie in memory, the keys of a piece and then its values: in any other order
+/// the memory is slower than the arithmetic can hide.
+class Ahead {
+ public:
+  /// Goes on to a tile, which must stay where it is. One call in `calls` to fetch() does something.
+  void start(const Tile& tile, const Rows& keys, const Rows& values, int64_t heads, int64_t calls) {
+    keys_ = Runs(keys, tile.k, tile.count, heads);
+    values_ = Runs(values, tile.v, tile.count, heads);
+    runs_ = &keys_;
+    pieces_ = ceil_div(tile.count, kPiece);
+    piece_ = 0;
+    calls_ = calls;
+    lag_ = static_cast<unsigned>(min(ceil_div(kPage, keys_.length()), int64_t{kRecent}));
+    coming_ = runs_->begin(piece_);
     enter();
   }
 
-  /// Asks for the next line; from the end on for those of the last run.
+  /// Asks for the next line, from the end on for those of the last run. A core that has too many lines
+  /// under way drops some of what it is asked for, so each is asked for once more some time later.
   KGEN_INLINE void fetch() {
     if constexpr (kRowBlocks > 1) {
       if (++call_ < calls_) return;
       call_ = 0;
     }
     prefetch(line_);
+    prefetch(line_ - back_);
     line_ += kLine;
-    if (__builtin_expect(line_ >= end_, false)) {
-      if (++inner_.at >= inner_.count) {
-        inner_.at = 0;
-        if (++outer_.at >= outer_.count) {
-          outer_.at = 0;
-          if (piece_ + 1 < count_) ++piece_;
-        }
-      }
-      enter();
-    }
+    if (__builtin_expect(line_ >= end_, false)) enter();
+  }
+
+  /// Of N calls to fetch(), those that fall to row r of R, so that lines are asked for evenly.
+  template <int N, int R>
+  KGEN_INLINE void fetch_share(int r) {
+    for (int i = r * N / R; i < (r + 1) * N / R; ++i) fetch();
   }
 
  private:
-  /// What lies side by side is one run.
-  void join(Axis& axis) {
-    if (axis.stride != run_) return;
-    run_ *= axis.count;
-    axis.count = 1;
+  static constexpr int64_t kPage = 4096 / sizeof(KV);
+  static constexpr unsigned kRecent = 16;
+
+  /// Enters the run that comes, or a page of it, and asks for the first line of the one after it: finding
+  /// where a page lies takes as long as reading it.
+  KGEN_NOINLINE void enter() {
+    line_ = coming_;
+    const KV* end = runs_->begin(piece_) + runs_->length();
+    end_ = line_ + min<int64_t>(kPage, end - line_);
+    const KV*& earlier = recent_[entered_++ % kRecent];
+    earlier = line_;
+    back_ = line_ - recent_[(entered_ + kRecent - 1 - lag_) % kRecent];
+    coming_ = end_;
+    if (end_ == end) {
+      next_run();
+      coming_ = runs_->begin(piece_);
+    }
+    prefetch(coming_);
   }
 
-  KGEN_INLINE void enter() {
-    line_ = base_ + pieces_[piece_] + inner_.at * inner_.stride + outer_.at * outer_.stride;
-    end_ = line_ + run_;
+  void next_run() {
+    if (runs_->next()) return;
+    if (runs_ == &keys_) {
+      runs_ = &values_;
+    } else if (piece_ + 1 < pieces_) {
+      runs_ = &keys_;
+      ++piece_;
+    }
   }
 
-  const KV* line_;
-  const KV* end_;
-  const KV* base_;
-  const int64_t* pieces_;
-  int64_t piece_ = 0, count_;
-  Axis inner_{}, outer_{};
-  int64_t run_ = kHeadDim;
-  int64_t calls_, call_ = 0;
+  const KV* line_ = nullptr;
+  const KV* end_ = nullptr;
+  const KV* coming_ = nullptr;
+  int64_t back_ = 0;
+  const KV* recent_[kRecent] = {};
+  unsigned entered_ = 0, lag_ = 1;
+  int64_t calls_ = 1, call_ = 0;
+  Runs keys_, values_;
+  Runs* runs_ = &keys_;
+  int64_t piece_ = 0, pieces_ = 0;
 };
 
 /// A tile as one KV head sees it, and what to fetch while it is worked on.
@@ -168,8 +238,7 @@ struct HeadTile {
   const KV* k;  // of block 0
   const KV* v;
   const Tile& tile;
-  Ahead& k_ahead;
-  Ahead& v_ahead;
+  Ahead& ahead;
 };
 
 /// How a launch goes about it: slots in a chunk and tokens in a tile (a power of two up to kTile).
@@ -256,11 +325,10 @@ KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, flo
     Vec sums[R][kColumns] = {};
     Query columns[kColumns];
     for (int b = 0; b < kFullBlocks; ++b) {
-      if (b * kBlock % kLine == 0) {
-        for (int j = 0; j < kColumns * kBlockLines; ++j) head.k_ahead.fetch();
-      }
       for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load(keys[j], b * kBlock);
-      add_dots<KV>(sums, q + b, kQuery, columns);
+      add_dots<KV>(sums, q + b, kQuery, columns, [&](int r) KGEN_LAMBDA {
+        if (b * kBlock % kLine == 0) head.ahead.fetch_share<kColumns * kBlockLines, R>(r);
+      });
     }
     if constexpr (kTail > 0) {
       for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load<kTail>(keys[j], kFullBlocks * kBlock);
@@ -271,11 +339,11 @@ KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, flo
 }
 
 /// sums[r] += w[r] * N blocks of a token's values, from element `first` on.
-template <int kLast, int R, int N, class ValueRow>
-KGEN_INLINE void add_token(Pair (&sums)[R][N], const float* w, ValueRow row, int first) {
+template <int kLast, int R, int N, class ValueRow, class Between>
+KGEN_INLINE void add_token(Pair (&sums)[R][N], const float* w, ValueRow row, int first, Between between) {
   Pair blocks[N];
   unroll<N>([&](int n) KGEN_LAMBDA { blocks[n] = Block<KV>::template load<kLast>(row, first + n * kBlock); });
-  add_scaled(sums, w, kTile, blocks);
+  add_scaled(sums, w, kTile, blocks, between);
 }
 
 /// Blocks [first, first + N) of the outputs, the last of them with kLast elements.
@@ -294,10 +362,9 @@ KGEN_INLINE void output_blocks(const Args& a, const HeadTile& head, const float*
     Row<KV, 0> row{head.v + tile.v[i], a.v_cache_stride_dim};
     const int end = min((i + 1) * kPiece, tile.count);
     for (int t = i * kPiece; t < end; ++t) {
-      if (t % kEvery == 0) {
-        for (int j = 0; j < max(1, N * kBlockLines); ++j) head.v_ahead.fetch();
-      }
-      add_token<kLast>(sums, w + t, row, first * kBlock);
+      add_token<kLast>(sums, w + t, row, first * kBlock, [&](int r) KGEN_LAMBDA {
+        if (t % kEvery == 0) head.ahead.fetch_share<max(1, N * kBlockLines), R>(r);
+      });
       row.p += a.v_cache_stride_token;
     }
   }
@@ -364,6 +431,7 @@ void attend(const Args& a, const Plan& plan, const Work& work, const Span& span,
 
   const KV* k = pointer<const KV>(a.k_cache);
   const KV* v = pointer<const KV>(a.v_cache);
+  Ahead ahead;
   Tile tile, next = tile_at(a, span.seq, span.begin, span.end, plan.tile);
   for (int64_t token = span.begin; token < span.end; token += plan.tile) {
     tile = next;
@@ -373,18 +441,15 @@ void attend(const Args& a, const Plan& plan, const Work& work, const Span& span,
     const int64_t next_head = slot_at(a, rest.first_slot).kv_head;
     const int64_t heads = ceil_div(count, a.passes);
     const int64_t calls = ceil_div(min<int64_t>(a.group, kReuse), kRows) * min(count, a.passes);
-    const auto ahead = [&](const KV* base, const int64_t* pieces, int64_t row_stride, int64_t head_stride) {
-      return Ahead(base + next_head * head_stride, pieces, next.count, heads, row_stride, head_stride, calls);
-    };
     // where pages are not made of rows, a row's worth of the page stands for a row
     const int64_t k_row = a.k_cache_stride_token;
     const int64_t v_row = a.v_cache_stride_token;
-    Ahead k_ahead = ahead(k, next.k, k_row, a.k_cache_stride_head);
-    Ahead v_ahead = ahead(v, next.v, v_row, a.v_cache_stride_head);
+    ahead.start(next, {k + next_head * a.k_cache_stride_head, k_row, a.k_cache_stride_head},
+                {v + next_head * a.v_cache_stride_head, v_row, a.v_cache_stride_head}, heads, calls);
     for (int64_t i = 0; i < count; ++i) {
       const Slot slot = slot_at(a, span.first_slot + i);
       const HeadTile head{k + slot.kv_head * a.k_cache_stride_head, v + slot.kv_head * a.v_cache_stride_head,
-                          tile, k_ahead, v_ahead};
+                          tile, ahead};
       const int64_t row = i * kSlotRows;
       step_slot(a, __builtin_fabsf(scale), head, slot.rows, work.q + row * kQuery, work.o + row * kPadded,
                 work.m + row, work.l + row);
@@ -456,19 +521,25 @@ int check(const Args& a) {
 }
 
 /// All heads go through a tile together, so that pages are read whole, and a tile is small enough for
-/// the second-level cache to hold it, the next one, and the state of the heads. Where that leaves too
-/// little to share out, a chunk is fewer heads.
+/// the second-level cache to hold it, the next one, and the state of the heads. Where the tokens of a
+/// head lie together in a page, fewer heads take a tile before it cuts them. Where all that leaves too
+/// little to share out, a chunk is fewer heads still.
 Plan plan_of(const Args& a, const int32_t* lengths, int64_t slots, int64_t threads) {
   constexpr int64_t kCache = 131072;  // bytes for a tile, and for the state of a chunk
   constexpr int64_t kSlot = kSlotRows * (kQuery * sizeof(Query) + kPadded * sizeof(float));
   constexpr int64_t kToken = 2 * kHeadDim * sizeof(KV);
-  const int64_t widest = min(slots, max<int64_t>(1, kCache / kSlot));
+  const auto fits = [&](int64_t width, int64_t tile) {
+    return tile * ceil_div(width, a.passes) * kToken <= kCache;
+  };
+  int64_t width = min(slots, max<int64_t>(1, kCache / kSlot));
   int64_t tile = kTile;
-  while (tile > kLeastTile && tile * ceil_div(widest, a.passes) * kToken > kCache) tile /= 2;
+  const bool by_head = a.k_cache_stride_token < a.k_cache_stride_head;
+  const int64_t least = by_head ? max(kLeastTile, kPiece) : kLeastTile;
+  while (tile > least && !fits(width, tile)) tile /= 2;
+  while (by_head && width > 1 && !fits(width, tile)) --width;
 
   int64_t items = 0;  // of one chunk
   for (int64_t seq = 0; seq < a.num_seqs; ++seq) items += 1 + lengths[seq] / kPartition;
-  int64_t width = widest;
   while (width > 1 && (slots % width != 0 || items * (slots / width) < 4 * threads)) --width;
   return {width, tile};
 }

@@ -54,26 +54,34 @@ KGEN_INLINE void hold([[maybe_unused]] Pair& v) {
 
 KGEN_INLINE void hold(Words&) {}
 
-/// sums[r][j] += a[r * stride] . b[j], lane by lane.
-template <class T, int R, int C>
+/// What there is to do between the rows of a tile: by itself nothing.
+struct Nothing {
+  KGEN_INLINE void operator()(int) const {}
+};
+
+/// sums[r][j] += a[r * stride] . b[j], lane by lane; between(r) after each row.
+template <class T, int R, int C, class Between = Nothing>
 KGEN_INLINE void add_dots(Vec (&sums)[R][C], const typename Dot<T>::Operand* a, int stride,
-                          const typename Dot<T>::Operand (&b)[C]) {
+                          const typename Dot<T>::Operand (&b)[C], Between between = {}) {
   unroll<R>([&](int r) KGEN_LAMBDA {
     typename Dot<T>::Operand row = Dot<T>::stored(a + r * stride);
     hold(row);
     unroll<C>([&](int j) KGEN_LAMBDA { Dot<T>::accumulate(sums[r][j], row, b[j]); });
+    between(r);
   });
 }
 
-/// sums[r][n] += weights[r * stride] * blocks[n].
-template <int R, int N>
-KGEN_INLINE void add_scaled(Pair (&sums)[R][N], const float* weights, int stride, const Pair (&blocks)[N]) {
+/// sums[r][n] += weights[r * stride] * blocks[n]; between(r) after each row.
+template <int R, int N, class Between = Nothing>
+KGEN_INLINE void add_scaled(Pair (&sums)[R][N], const float* weights, int stride, const Pair (&blocks)[N],
+                            Between between = {}) {
   unroll<R>([&](int r) KGEN_LAMBDA {
     const Vec w = broadcast(weights[r * stride]);
     unroll<N>([&](int n) KGEN_LAMBDA {
       add_product(sums[r][n].lo, blocks[n].lo, w);
       add_product(sums[r][n].hi, blocks[n].hi, w);
     });
+    between(r);
   });
 }
 
