@@ -11,7 +11,8 @@ extent(tensor)                       one more than the largest element offset
 kernels                              the launches of a GPU variant: symbol, x, y, z, block
 dynamic_lds                          bytes of shared memory that come with the launch; 0: it declares them
 products(dtype)                      the matrix instruction and plans of both products; None without one
-matrix_form(dtype)                   the same as counts and C++ places; an error without one
+matrix_form(dtype, value_vector=N)   the same as counts and C++ places; an error without one. N: elements
+                                     of V read at once, where not 16 bytes
 variant_args                         arguments of the mask and score: name, axis, ctype, word
 mask_expr(q=, kv=, head=, batch=)    whether a pair is visible, as C++; empty where all are
 score_expr(s=, q=, kv=, ...)         the score in natural units; empty where it is s
@@ -82,7 +83,7 @@ def context(variant: Variant) -> dict[str, Any]:
         "index": indexer.index,
         "extent": indexer.extent,
         "products": partial(plan_products, variant.target),
-        "matrix_form": lambda dtype: matrix_form(plan_products(variant.target, dtype)),
+        "matrix_form": lambda dtype, **how: matrix_form(plan_products(variant.target, dtype), **how),
     }
     if variant.mask is not None:
         masks = Masks(variant.mask)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.render.places import Place, place
 from kgen.targets.matrix import Fragment, MatrixInstruction
-from kgen.variants.loads import ScoreLoads, ValueLoads, key_fragment, value_fragment
+from kgen.variants.loads import ScoreLoads, ValueLoads, key_fragment, plan_value_loads, value_fragment
 from kgen.variants.operand import OperandPlan
 from kgen.variants.products import Products
 
@@ -91,11 +91,13 @@ class MatrixForm:
         return self.instruction.d.elements
 
 
-def matrix_form(plan: Products | None) -> MatrixForm:
-    """Raises KgenError (K336) where a plan has no form in registers with 16-byte loads."""
+def matrix_form(plan: Products | None, value_vector: int = 0) -> MatrixForm:
+    """`value_vector`: elements of V that a lane reads at once, where not 16 bytes. Raises KgenError (K336) where a plan has no form in registers with 16-byte loads."""
     if plan is None or plan.scores is None or plan.values is None:
         raise _no_form(plan, "it has no form in registers with 16-byte loads")
     one, operands, scores, values = plan.instruction, plan.operands, plan.scores, plan.values
+    if value_vector:
+        values = plan_value_loads(one, operands, value_vector) or values
     made = _Maker(plan)
     produced = one.d if operands.orientation == "S" else one.d.transposed()
     asked = one.a if operands.orientation == "S" else one.b.transposed()
