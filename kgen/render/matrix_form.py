@@ -92,7 +92,9 @@ class MatrixForm:
 
 
 def matrix_form(plan: Products | None, value_vector: int = 0) -> MatrixForm:
-    """`value_vector`: elements of V that a lane reads at once, where not 16 bytes. Raises KgenError (K336) where a plan has no form in registers with 16-byte loads."""
+    """`value_vector`: elements of V that a lane reads at once, where not 16 bytes.
+
+    Raises KgenError (K336) where a plan has no form in registers with loads of that width."""
     if plan is None or plan.scores is None or plan.values is None:
         raise _no_form(plan, "it has no form in registers with 16-byte loads")
     one, operands, scores, values = plan.instruction, plan.operands, plan.scores, plan.values
