@@ -22,16 +22,23 @@ constexpr int kVectorBytes = 16;
 
 typedef int64_t Vector __attribute__((vector_size(kVectorBytes), aligned(1), may_alias));
 constexpr int kUnroll = 8;
+constexpr int kLine = 64;
+constexpr int kDistance = 256;  // lines between asking and reading: what two cores have under way, and more
+constexpr int64_t kPage = 4096;
 
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 using ThreadNum = int (*)();
 
-int64_t read_span(const char* data, int64_t bytes) {
+// `ask` is called once for every line of 64 bytes.
+template <class Ask>
+int64_t read_span(const char* data, int64_t bytes, Ask ask) {
   Vector sums[kUnroll] = {};
   int64_t at = 0;
   for (; at + kUnroll * kVectorBytes <= bytes; at += kUnroll * kVectorBytes)
-    for (int i = 0; i < kUnroll; ++i)
+    for (int i = 0; i < kUnroll; ++i) {
+      if (i % (kLine / kVectorBytes) == 0) ask();
       sums[i] ^= *reinterpret_cast<const Vector*>(data + at + i * kVectorBytes);
+    }
   int64_t sum = 0;
   for (int64_t word; at + 8 <= bytes; at += 8) {
     std::memcpy(&word, data + at, 8);
@@ -42,6 +49,57 @@ int64_t read_span(const char* data, int64_t bytes) {
     for (size_t j = 0; j < kVectorBytes / sizeof(int64_t); ++j) sum ^= sums[i][j];
   return sum;
 }
+
+// Pages of K and V by turns: number 2 i is the K page of entry i of the table, 2 i + 1 its V page.
+struct Pages {
+  const char* k;
+  const char* v;
+  const int32_t* table;
+  int64_t bytes, stride;
+
+  const char* at(int64_t i) const { return (i % 2 == 0 ? k : v) + table[i / 2] * stride; }
+};
+
+// Asks for lines kDistance before they are read, across the ends of pages, and once more half way: a core
+// with too many lines under way drops some of what it is asked for. A scout goes ahead to where pages of the
+// machine begin, since finding one takes as long as reading it.
+class Lookahead {
+ public:
+  Lookahead(const Pages& pages, int64_t begin, int64_t end)
+      : scout_{pages, begin, end}, first_{pages, begin, end}, second_{pages, begin, end} {
+    scout_.ask(kPage);
+    for (int i = 0; i < kDistance; ++i) ask_first();
+    for (int i = 0; i < kDistance / 2; ++i) second_.ask(kLine);
+  }
+
+  void ask() {
+    ask_first();
+    second_.ask(kLine);
+  }
+
+ private:
+  void ask_first() {
+    if (first_.offset % kPage == 0) scout_.ask(kPage);
+    first_.ask(kLine);
+  }
+
+  struct Cursor {
+    const Pages& pages;
+    int64_t page, end, offset = 0;
+    const char* data = pages.at(page);
+
+    void ask(int64_t step) {
+      __builtin_prefetch(data + offset);
+      offset += step;
+      if (__builtin_expect(offset < pages.bytes, true)) return;
+      offset = 0;
+      if (page + 1 < end) ++page;
+      data = pages.at(page);
+    }
+  };
+
+  Cursor scout_, first_, second_;
+};
 
 struct Team {
   const int64_t* args;
@@ -73,7 +131,13 @@ KGEN_EXPORT int kgen_read_stream(const int64_t* args) {
        [](const int64_t* a, int thread, int threads) {
          const int64_t begin = a[5] / 64 * thread / threads * 64;
          const int64_t end = thread + 1 == threads ? a[5] : a[5] / 64 * (thread + 1) / threads * 64;
-         *sum_of(a, thread) = read_span(reinterpret_cast<const char*>(a[4]) + begin, end - begin);
+         const char* data = reinterpret_cast<const char*>(a[4]) + begin;
+         int64_t asked = kDistance * kLine;
+         *sum_of(a, thread) = read_span(data, end - begin, [&] {
+           __builtin_prefetch(data + asked);
+           if (asked % kPage == 0) __builtin_prefetch(data + asked + kPage);
+           asked += kLine;
+         });
        }}
       .run();
   return 0;
@@ -83,14 +147,15 @@ KGEN_EXPORT int kgen_read_stream(const int64_t* args) {
 KGEN_EXPORT int kgen_read_pages(const int64_t* args) {
   Team{args,
        [](const int64_t* a, int thread, int threads) {
-         const auto* k = reinterpret_cast<const char*>(a[4]);
-         const auto* v = reinterpret_cast<const char*>(a[5]);
-         const auto* table = reinterpret_cast<const int32_t*>(a[6]);
+         const Pages pages{reinterpret_cast<const char*>(a[4]), reinterpret_cast<const char*>(a[5]),
+                           reinterpret_cast<const int32_t*>(a[6]), a[8], a[9]};
+         const int64_t begin = a[7] * thread / threads, end = a[7] * (thread + 1) / threads;
          int64_t sum = 0;
-         for (int64_t i = a[7] * thread / threads; i < a[7] * (thread + 1) / threads; ++i) {
-           sum ^= read_span(k + table[i] * a[9], a[8]);
-           sum ^= read_span(v + table[i] * a[9], a[8]);
-         }
+         *sum_of(a, thread) = sum;
+         if (begin == end) return;
+         Lookahead ahead(pages, 2 * begin, 2 * end);
+         for (int64_t i = 2 * begin; i < 2 * end; ++i)
+           sum ^= read_span(pages.at(i), pages.bytes, [&] { ahead.ask(); });
          *sum_of(a, thread) = sum;
        }}
       .run();
