@@ -26,12 +26,23 @@ constexpr int kUnroll = 8;
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 using ThreadNum = int (*)();
 
-int64_t read_span(const char* data, int64_t bytes) {
+constexpr int64_t kLine = 64;
+
+struct Nothing {
+  void operator()() const {}
+};
+
+// Reads a span; each_line() before every cache line of it.
+template <class EachLine = Nothing>
+int64_t read_span(const char* data, int64_t bytes, EachLine each_line = {}) {
   Vector sums[kUnroll] = {};
   int64_t at = 0;
-  for (; at + kUnroll * kVectorBytes <= bytes; at += kUnroll * kVectorBytes)
-    for (int i = 0; i < kUnroll; ++i)
+  for (; at + kUnroll * kVectorBytes <= bytes; at += kUnroll * kVectorBytes) {
+    for (int i = 0; i < kUnroll; ++i) {
+      if (i * kVectorBytes % kLine == 0) each_line();
       sums[i] ^= *reinterpret_cast<const Vector*>(data + at + i * kVectorBytes);
+    }
+  }
   int64_t sum = 0;
   for (int64_t word; at + 8 <= bytes; at += 8) {
     std::memcpy(&word, data + at, 8);
@@ -79,19 +90,84 @@ KGEN_EXPORT int kgen_read_stream(const int64_t* args) {
   return 0;
 }
 
+namespace {
+
+// The pages that a thread reads: of K and V by turns, in table order.
+struct Pages {
+  const char *k, *v;
+  const int32_t* table;
+  int64_t bytes, stride, begin, end;
+
+  Pages(const int64_t* a, int thread, int threads)
+      : k(reinterpret_cast<const char*>(a[4])),
+        v(reinterpret_cast<const char*>(a[5])),
+        table(reinterpret_cast<const int32_t*>(a[6])),
+        bytes(a[8]),
+        stride(a[9]),
+        begin(a[7] * thread / threads),
+        end(a[7] * (thread + 1) / threads) {}
+
+  template <class EachLine>
+  int64_t read(EachLine each_line) const {
+    int64_t sum = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      sum ^= read_span(k + table[i] * stride, bytes, each_line);
+      sum ^= read_span(v + table[i] * stride, bytes, each_line);
+    }
+    return sum;
+  }
+};
+
+// Asks for the lines of those pages in the order in which they are read.
+class Ahead {
+ public:
+  explicit Ahead(const Pages& pages) : pages_(pages), page_(2 * pages.begin) {
+    if (pages.begin < pages.end) enter();
+  }
+
+  void fetch() {
+    __builtin_prefetch(line_, 0, 3);
+    line_ += kLine;
+    if (line_ < end_) return;
+    if (page_ + 1 < 2 * pages_.end) ++page_;
+    enter();
+  }
+
+ private:
+  void enter() {
+    line_ = (page_ % 2 ? pages_.v : pages_.k) + pages_.table[page_ / 2] * pages_.stride;
+    end_ = line_ + pages_.bytes;
+  }
+
+  const Pages& pages_;
+  int64_t page_;
+  const char *line_ = nullptr, *end_ = nullptr;
+};
+
+constexpr int kLinesAhead = 96;
+
+}  // namespace
+
 // k, v, table (int32), entries, page_bytes, page_stride (bytes): the pages of K and V in table order.
 KGEN_EXPORT int kgen_read_pages(const int64_t* args) {
   Team{args,
        [](const int64_t* a, int thread, int threads) {
-         const auto* k = reinterpret_cast<const char*>(a[4]);
-         const auto* v = reinterpret_cast<const char*>(a[5]);
-         const auto* table = reinterpret_cast<const int32_t*>(a[6]);
-         int64_t sum = 0;
-         for (int64_t i = a[7] * thread / threads; i < a[7] * (thread + 1) / threads; ++i) {
-           sum ^= read_span(k + table[i] * a[9], a[8]);
-           sum ^= read_span(v + table[i] * a[9], a[8]);
-         }
-         *sum_of(a, thread) = sum;
+         *sum_of(a, thread) = Pages(a, thread, threads).read(Nothing{});
+       }}
+      .run();
+  return 0;
+}
+
+// The same, each line asked for kLinesAhead lines before it is read.
+KGEN_EXPORT int kgen_read_pages_ahead(const int64_t* args) {
+  Team{args,
+       [](const int64_t* a, int thread, int threads) {
+         const Pages pages(a, thread, threads);
+         *sum_of(a, thread) = 0;
+         if (pages.begin == pages.end) return;
+         Ahead ahead(pages);
+         for (int i = 0; i < kLinesAhead; ++i) ahead.fetch();
+         *sum_of(a, thread) = pages.read([&] { ahead.fetch(); });
        }}
       .run();
   return 0;
