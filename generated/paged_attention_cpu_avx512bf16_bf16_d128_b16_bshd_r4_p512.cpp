@@ -166,13 +166,13 @@ class Ahead {
     pieces_ = ceil_div(tile.count, kPiece);
     piece_ = 0;
     calls_ = calls;
-    lag_ = static_cast<unsigned>(min(ceil_div(kPage, keys_.length()), int64_t{kRecent}));
+    lag_ = static_cast<unsigned>(min<int64_t>(ceil_div(kStretch, keys_.length()), kMostLag));
     coming_ = runs_->begin(piece_);
     enter();
   }
 
-  /// Asks for the next line, from the end on for those of the last run. A core that has too many lines
-  /// under way drops some of what it is asked for, so each is asked for once more some time later.
+  /// Asks for the next line, from the end on for those of the last run. A core that has many lines or
+  /// pages under way drops some of what it is asked for, so each is asked for twice more as time goes on.
   KGEN_INLINE void fetch() {
     if constexpr (kRowBlocks > 1) {
       if (++call_ < calls_) return;
@@ -180,6 +180,7 @@ class Ahead {
     }
     prefetch(line_);
     prefetch(line_ - back_);
+    prefetch(line_ - far_back_);
     line_ += kLine;
     if (__builtin_expect(line_ >= end_, false)) enter();
   }
@@ -191,18 +192,20 @@ class Ahead {
   }
 
  private:
-  static constexpr int64_t kPage = 4096 / sizeof(KV);
-  static constexpr unsigned kRecent = 16;
+  static constexpr int64_t kStretch = 2048 / sizeof(KV);
+  static constexpr unsigned kMostLag = 8;
+  static constexpr unsigned kRecent = 2 * kMostLag + 1;
 
-  /// Enters the run that comes, or a page of it, and asks for the first line of the one after it: finding
-  /// where a page lies takes as long as reading it.
+  /// Enters the run that comes, or the next stretch of it, and asks for the first line of what comes then:
+  /// to find out where a page lies takes as long as to read from it.
   KGEN_NOINLINE void enter() {
     line_ = coming_;
     const KV* end = runs_->begin(piece_) + runs_->length();
-    end_ = line_ + min<int64_t>(kPage, end - line_);
-    const KV*& earlier = recent_[entered_++ % kRecent];
-    earlier = line_;
-    back_ = line_ - recent_[(entered_ + kRecent - 1 - lag_) % kRecent];
+    end_ = line_ + min<int64_t>(kStretch, end - line_);
+    recent_[entered_ % kRecent] = line_;
+    back_ = line_ - recent_[(entered_ + kRecent - lag_) % kRecent];
+    far_back_ = line_ - recent_[(entered_ + kRecent - 2 * lag_) % kRecent];
+    entered_ = (entered_ + 1) % kRecent;
     coming_ = end_;
     if (end_ == end) {
       next_run();
@@ -224,9 +227,9 @@ class Ahead {
   const KV* line_ = nullptr;
   const KV* end_ = nullptr;
   const KV* coming_ = nullptr;
-  int64_t back_ = 0;
+  int64_t back_ = 0, far_back_ = 0;  // to the stretches lag_ and 2 * lag_ before this one
   const KV* recent_[kRecent] = {};
-  unsigned entered_ = 0, lag_ = 1;
+  unsigned entered_ = 0, lag_ = 1;  // stretches
   int64_t calls_ = 1, call_ = 0;
   Runs keys_, values_;
   Runs* runs_ = &keys_;

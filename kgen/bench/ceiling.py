@@ -33,11 +33,13 @@ class Ceiling:
         """Read the first `nbytes` of a contiguous tensor from front to back; their 64-bit words, xored."""
         return self._call("kgen_read_stream", data.data_ptr(), nbytes)
 
-    def pages(self, pool: Pool, number: int) -> int:
-        """Read the pages of K and V that a table names, in its order, and nothing else; xored."""
+    def pages(self, pool: Pool, number: int, *, ahead: bool = False) -> int:
+        """Read the pages of K and V that a table names, in its order, and nothing else; xored. With `ahead`
+        every cache line is asked for some time before it is read."""
         table, size = pool.tables[number], pool.page_bytes
         k, v = pool.k_cache.data_ptr(), pool.v_cache.data_ptr()
-        return self._call(SYMBOL, k, v, table.data_ptr(), table.numel(), size, size)
+        name = f"{SYMBOL}_ahead" if ahead else SYMBOL
+        return self._call(name, k, v, table.data_ptr(), table.numel(), size, size)
 
     def _call(self, name: str, *words: int) -> int:
         sums = torch.zeros(max(self.threads, 1), dtype=torch.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -15,12 +16,16 @@ from kgen.bench.device import Numbered, event_clock, recorded, turns
 from kgen.bench.flashinfer_peer import FLASHINFER
 from kgen.bench.measure import Contender, alternate
 from kgen.bench.peers import COMPILED, Absent, Peer, Work, dense_peers
-from kgen.bench.pool import Pool
+from kgen.bench.pool import Pool, Shape
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 
 PEER_ERROR = 0.05
 """Norm of a peer's error, as a part of the result's, above which it is left out. Those that round scores to
 16 bits stay below a fifth of it."""
+
+
+PAGE_LOOPS = ("pages", "pages_ahead")
+"""The loops that read the pages of a table: in each round the faster of those there are is the ceiling."""
 
 
 class Ceiling(Protocol):
@@ -55,13 +60,23 @@ def contenders(
     """What runs in turn. The streaming read stands apart from kernel and page loop: it leaves pages of
     their next table in the cache."""
     shape, in_order = decode.pool.shape, decode.pool.in_order()
-    loops: Ceiling = ceiling(shape.threads) if shape.device == "cpu" else gpu_ceiling(shape.device)
+    loops, page_loops = _page_loops(shape, in_order)
     return {
-        "pages": lambda number: loops.pages(in_order, number),
+        **page_loops,
         "kernel": decode,
         **_peers(decode, peers, progress),
         "stream": lambda number: loops.stream(decode.pool.span(number), shape.kv_bytes),
     }
+
+
+def _page_loops(shape: Shape, pool: Pool) -> tuple[Ceiling, dict[str, Numbered]]:
+    """The loops of a shape's device, and those of them that are PAGE_LOOPS."""
+    if shape.device != "cpu":
+        on_gpu = gpu_ceiling(shape.device)
+        return on_gpu, {"pages": partial(on_gpu.pages, pool)}
+    on_cpu = ceiling(shape.threads)
+    pages = partial(on_cpu.pages, pool)
+    return on_cpu, {"pages": pages, "pages_ahead": partial(pages, ahead=True)}
 
 
 def _peers(decode: Decode, peers: Mapping[str, Peer], progress: Callable[[str], None]) -> dict[str, Numbered]:

@@ -55,7 +55,18 @@ struct Pages {
   const char* k;
   const char* v;
   const int32_t* table;
-  int64_t bytes, stride;
+  int64_t entries, bytes, stride;
+
+  explicit Pages(const int64_t* a)
+      : k(reinterpret_cast<const char*>(a[4])),
+        v(reinterpret_cast<const char*>(a[5])),
+        table(reinterpret_cast<const int32_t*>(a[6])),
+        entries(a[7]),
+        bytes(a[8]),
+        stride(a[9]) {}
+
+  // The first page of a thread's share.
+  int64_t first(int thread, int threads) const { return 2 * (entries * thread / threads); }
 
   const char* at(int64_t i) const { return (i % 2 == 0 ? k : v) + table[i / 2] * stride; }
 };
@@ -105,13 +116,14 @@ struct Team {
   const int64_t* args;
   void (*work)(const int64_t* args, int thread, int threads);
 
-  void run() {
+  int run() {
     const auto threads = static_cast<unsigned>(args[2]);
     const auto parallel = reinterpret_cast<Parallel>(args[0]);
     if (parallel == nullptr || threads <= 1)
       work(args, 0, 1);
     else
       parallel(enter, this, threads, 0);
+    return 0;
   }
 
   static void enter(void* self) {
@@ -127,37 +139,47 @@ int64_t* sum_of(const int64_t* args, int thread) { return reinterpret_cast<int64
 
 // data, bytes: one span, cut evenly.
 KGEN_EXPORT int kgen_read_stream(const int64_t* args) {
-  Team{args,
-       [](const int64_t* a, int thread, int threads) {
-         const int64_t begin = a[5] / 64 * thread / threads * 64;
-         const int64_t end = thread + 1 == threads ? a[5] : a[5] / 64 * (thread + 1) / threads * 64;
-         const char* data = reinterpret_cast<const char*>(a[4]) + begin;
-         int64_t asked = kDistance * kLine;
-         *sum_of(a, thread) = read_span(data, end - begin, [&] {
-           __builtin_prefetch(data + asked);
-           if (asked % kPage == 0) __builtin_prefetch(data + asked + kPage);
-           asked += kLine;
-         });
-       }}
+  return Team{args,
+              [](const int64_t* a, int thread, int threads) {
+                const int64_t begin = a[5] / 64 * thread / threads * 64;
+                const int64_t end = thread + 1 == threads ? a[5] : a[5] / 64 * (thread + 1) / threads * 64;
+                const char* data = reinterpret_cast<const char*>(a[4]) + begin;
+                int64_t asked = kDistance * kLine;
+                *sum_of(a, thread) = read_span(data, end - begin, [&] {
+                  __builtin_prefetch(data + asked);
+                  if (asked % kPage == 0) __builtin_prefetch(data + asked + kPage);
+                  asked += kLine;
+                });
+              }}
       .run();
-  return 0;
 }
 
 // k, v, table (int32), entries, page_bytes, page_stride (bytes): the pages of K and V in table order.
 KGEN_EXPORT int kgen_read_pages(const int64_t* args) {
-  Team{args,
-       [](const int64_t* a, int thread, int threads) {
-         const Pages pages{reinterpret_cast<const char*>(a[4]), reinterpret_cast<const char*>(a[5]),
-                           reinterpret_cast<const int32_t*>(a[6]), a[8], a[9]};
-         const int64_t begin = a[7] * thread / threads, end = a[7] * (thread + 1) / threads;
-         int64_t sum = 0;
-         *sum_of(a, thread) = sum;
-         if (begin == end) return;
-         Lookahead ahead(pages, 2 * begin, 2 * end);
-         for (int64_t i = 2 * begin; i < 2 * end; ++i)
-           sum ^= read_span(pages.at(i), pages.bytes, [&] { ahead.ask(); });
-         *sum_of(a, thread) = sum;
-       }}
+  return Team{args,
+              [](const int64_t* a, int thread, int threads) {
+                const Pages pages(a);
+                int64_t sum = 0;
+                for (int64_t i = pages.first(thread, threads); i < pages.first(thread + 1, threads); ++i)
+                  sum ^= read_span(pages.at(i), pages.bytes, [] {});
+                *sum_of(a, thread) = sum;
+              }}
       .run();
-  return 0;
+}
+
+// The same, every line asked for before it is read.
+KGEN_EXPORT int kgen_read_pages_ahead(const int64_t* args) {
+  return Team{args,
+              [](const int64_t* a, int thread, int threads) {
+                const Pages pages(a);
+                const int64_t begin = pages.first(thread, threads), end = pages.first(thread + 1, threads);
+                int64_t sum = 0;
+                *sum_of(a, thread) = sum;
+                if (begin == end) return;
+                Lookahead ahead(pages, begin, end);
+                for (int64_t i = begin; i < end; ++i)
+                  sum ^= read_span(pages.at(i), pages.bytes, [&] { ahead.ask(); });
+                *sum_of(a, thread) = sum;
+              }}
+      .run();
 }

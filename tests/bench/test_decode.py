@@ -73,6 +73,16 @@ def test_decode_prints_a_line_a_shape():
     assert "GB/s" in text and "(quartiles)" in text
 
 
+def test_the_faster_page_loop_of_each_round_is_the_ceiling(monkeypatch):
+    loops = {"pages": [1.0, 4.0, 4.0], "pages_ahead": [2.0, 2.0, 3.0]}
+    times = {**loops, "kernel": [4.0] * 3, "stream": [1.0] * 3}
+    called = []
+    monkeypatch.setattr(decode, "timed", lambda *args: called.extend(args[2]) or dict(times))
+    (row,) = decode.run({**TINY, "dtype": "f32", "peers": ["none"]})
+    assert called == list(times)
+    assert (row.of_ceiling.median, row.ceiling_seconds) == (0.5, 2.0)
+
+
 def test_a_forced_partition_is_what_runs():
     (row,) = decode.run({**TINY, "dtype": "f32", "partition_size": 256})
     assert row.variant.endswith("_p256")

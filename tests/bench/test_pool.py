@@ -115,10 +115,11 @@ def xor(tensor: torch.Tensor) -> int:
     return functools.reduce(operator.xor, tensor.contiguous().view(torch.int64).flatten().tolist(), 0)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_the_page_loop_reads_these_pages_and_no_others(pool, threads):
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("threads", [1, 2, 3, 64])
+def test_the_page_loops_read_these_pages_and_no_others(pool, threads, ahead):
     table = pool.tables[4].flatten().long()
-    assert ceiling(threads).pages(pool, 4) == xor(pool.k_cache[table]) ^ xor(pool.v_cache[table])
+    assert ceiling(threads).pages(pool, 4, ahead=ahead) == xor(pool.k_cache[table]) ^ xor(pool.v_cache[table])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
