@@ -97,15 +97,13 @@ def matrix_form(plan: Products | None, value_vector: int = 0) -> MatrixForm:
     Raises KgenError (K336) where a plan has no form in registers with loads of that width."""
     if plan is None or plan.scores is None or plan.values is None:
         raise _no_form(plan, "it has no form in registers with 16-byte loads")
-    one, operands, scores, values = plan.instruction, plan.operands, plan.scores, plan.values
-    if value_vector:
-        values = plan_value_loads(one, operands, value_vector) or values
+    one, operands, scores = plan.instruction, plan.operands, plan.scores
+    values = _value_loads(plan, value_vector) if value_vector else plan.values
     made = _Maker(plan)
     produced = one.d if operands.orientation == "S" else one.d.transposed()
     asked = one.a if operands.orientation == "S" else one.b.transposed()
     output = one.d if operands.side == "A" else one.d.transposed()
     key = key_fragment(one, operands)
-    value = value_fragment(one, operands)
     if produced.rows != operands.queries or output.rows != operands.queries:
         raise _no_form(plan, "a tile spans several row tiles")
 
@@ -143,15 +141,25 @@ def matrix_form(plan: Products | None, value_vector: int = 0) -> MatrixForm:
             {"operand": operands.operands, "e": len(operands.moves[0])},
             lambda o, e: operands.moves[o][e][0] * d + operands.moves[o][e][1],
         ),
-        value_token=made.place(
-            {**lane, "operand": operands.operands, "e": value.elements},
-            lambda at, o, e: operands.tokens[o * value.rows + value.cells[at][e][0]],
-        ),
+        value_token=_value_token(plan, made),
         value_dim=made.place(lane, lambda at: values.starts[at]),
         out_slot=made.place({"e": d}, lambda e: out_slots[e]),
         out_dim=made.place({**lane, "e": d}, lambda at, e: output.cells[at][e][1] * values.vector),
         tiles=_tiles(plan, made, asked, output),
     )
+
+
+def _value_loads(plan: Products, vector: int) -> ValueLoads:
+    found = plan_value_loads(plan.instruction, plan.operands, vector)
+    if found is None:
+        raise _no_form(plan, f"V cannot be read {vector} elements at a time")
+    return found
+
+
+def _value_token(plan: Products, made: _Maker) -> Place:
+    operands, value = plan.operands, value_fragment(plan.instruction, plan.operands)
+    extents = {"lane": plan.instruction.wave, "operand": operands.operands, "e": value.elements}
+    return made.place(extents, lambda at, o, e: operands.tokens[o * value.rows + value.cells[at][e][0]])
 
 
 def _tiles(plan: Products, made: _Maker, asked: Fragment, output: Fragment) -> TileForm | None:

@@ -1,8 +1,7 @@
 // Memory on its way into the shared array, and arrays of a call that are read like arrays.
 //
 //   Rows<T>(words, cache, fresh)                   where rows begin, in two memories; kept in LDS, so that
-//   one
-//                                                  thread finds a row for all
+//                                                  one thread finds a row for all
 //   rows.in_cache(i, at), in_fresh(i, at), none(i) row i begins at element `at` of a memory, or is zeros
 //   Stage<T, Count> stage                          Count 16-byte vectors of each thread under way at once
 //   rows.word(i)                                   what a thread needs of row i to ask for it
