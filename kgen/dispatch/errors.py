@@ -12,6 +12,8 @@ from kgen.manifest import ERRORS, Policy, Scalar
 
 CODES: Mapping[int, str] = {code: name for name, code in ERRORS.items()}
 PADDING = -1
+STOPPED = "K536"
+"""The simulator stopped a kernel for what a chip would not survive."""
 UNWRITTEN = "nothing was written"
 ON_GPU = "rows that could not be computed are NaN or unwritten"
 LATE = f"a call since the last check; its {ON_GPU}"
@@ -83,7 +85,7 @@ def _alignment(_facts: Mapping[str, Scalar], row: int, index: int, value: int) -
 
 
 def _simulated(_facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:
-    return "K536", f"the simulator stopped at source line {value} (block {row}, thread {index})", None
+    return STOPPED, f"the simulator stopped at source line {value} (block {row}, thread {index})", None
 
 
 def _indptr(facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:

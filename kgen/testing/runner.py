@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kgen import ops
 from kgen.diagnostics import Diagnostic, KgenError
+from kgen.dispatch.errors import STOPPED
 from kgen.spec.evaluate import environment, evaluate_expr
 from kgen.targets.host import host_features
 from kgen.testing.attention import PagedAttention
@@ -157,7 +158,9 @@ def _faults(case: Case) -> list[str]:
         fault.spoil(inputs)
         try:
             run(inputs)
-        except KgenError:
+        except KgenError as error:
+            if error.diagnostics[0].code == STOPPED:  # the kernel went on without seeing what is wrong
+                found.append(f"{fault.name}: not refused, {error.diagnostics[0].message}")
             wrong = Placed.spilled if on_gpu(case.variant) else Placed.changed
             found += [
                 f"{fault.name}: {name} was written before the error"

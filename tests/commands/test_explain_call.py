@@ -1,10 +1,13 @@
 """`kgen explain call extend_attention`: the variant a call gets, and why one gets none."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from kgen import ops
 from kgen.cli import main
+from kgen.dispatch.model import Skipped
 
 CALL = [
     *("explain", "call", "extend_attention", "num_seqs=4", "total_q=2048", "num_heads=32", "num_kv_heads=8"),
@@ -42,3 +45,16 @@ def test_as_json(capsys, empty_cache):
 def test_what_is_refused(capsys, empty_cache, asked: list[str], told: str):
     assert main([*CALL, *asked]) == 1
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [5, 7])
+def test_a_few_of_those_passed_over_are_named(capsys, empty_cache, monkeypatch, count: int):
+    explain = ops.dispatcher().explain
+    stale = tuple(Skipped(f"stale{n}", "built from other templates") for n in range(count))
+    monkeypatch.setattr(
+        ops.dispatcher(), "explain", lambda op, sizes: replace(explain(op, sizes), skipped=stale)
+    )
+    assert main([*CALL, "dtype=bf16", "arch=cpu_generic"]) == 0
+    out = capsys.readouterr().out
+    assert [n for n in range(count) if f"passed over stale{n}: built" in out] == [0, 1, 2, 3, 4]
+    assert ("and 2 more are passed over" in out) == (count == 7)

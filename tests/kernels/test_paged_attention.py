@@ -267,6 +267,15 @@ def test_one_long_row_is_shared_out() -> None:
     batch(one, [131072, 3], 1, heads=1).check(threads=3)
 
 
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_many_heads_take_a_tile_in_turns(layout: str) -> None:
+    """More keys and values than a tile may hold: fewer heads at once where a head lies together in a page,
+    else fewer tokens."""
+    params = dict(zip(AXES, ("f32", 128, 64, layout, 1, 0), strict=True))
+    for heads in (24, 33):
+        batch(kernel("paged_attention", **params), [130, 64, 0, 7], group=1, heads=heads).check(threads=2)
+
+
 def test_strides_are_honoured() -> None:
     """Queries cut out of a fused projection, keys and values interleaved, results in a wider tensor."""
     call = batch(decode("bshd"), [100, 20], 3)
