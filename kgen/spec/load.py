@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from kgen import paths
 from kgen.diagnostics import Collector, KgenError, Source, choice_hint
@@ -20,6 +21,8 @@ from kgen.spec.tuning import read_tuning
 from kgen.spec.variants import read_masks
 from kgen.syntax.yaml import MapNode, Node, load
 from kgen.tuning import TuningTable
+
+T = TypeVar("T")
 
 MAX_BYTES = 1 << 20
 MASKS = "masks.yaml"
@@ -89,32 +92,17 @@ def load_masks(path: str | Path) -> Mapping[str, VariantSpec]:
 
 def load_build(path: str | Path, catalog: Catalog) -> BuildSpec:
     """The build of one file, checked against the operators, layouts and targets of `catalog`."""
-    found = Collector()
-    source = _read(Path(path), str(path), found)
-    build = read_build(load(source, found), catalog, found) if source is not None else None
-    if build is None or found:
-        raise KgenError(found.diagnostics)
-    return build
+    return _document(path, lambda node, found: read_build(node, catalog, found))
 
 
 def load_bench(path: str | Path, catalog: Catalog) -> BenchSpec:
     """The grid of one file, checked against the layouts of `catalog`."""
-    found = Collector()
-    source = _read(Path(path), str(path), found)
-    bench = read_bench(load(source, found), catalog, found) if source is not None else None
-    if bench is None or found:
-        raise KgenError(found.diagnostics)
-    return bench
+    return _document(path, lambda node, found: read_bench(node, catalog, found))
 
 
 def load_tuning(path: str | Path, ops: Mapping[str, OpSpec]) -> TuningTable:
     """The tuning table of one file, checked against the operators."""
-    found = Collector()
-    source = _read(Path(path), str(path), found)
-    table = read_tuning(load(source, found), ops, Path(path).name, found) if source is not None else None
-    if table is None or found:
-        raise KgenError(found.diagnostics)
-    return table
+    return _document(path, lambda node, found: read_tuning(node, ops, Path(path).name, found))
 
 
 def root_keys(path: str | Path) -> tuple[str, ...]:
@@ -134,6 +122,16 @@ def spec_hash(*parts: bytes) -> str:
         digest.update(f"{len(part)}:".encode())
         digest.update(part)
     return digest.hexdigest()
+
+
+def _document(path: str | Path, read: Callable[[Node, Collector], T]) -> T:
+    """What `read` makes of a file. Raises KgenError with all its faults."""
+    found = Collector()
+    source = _read(Path(path), str(path), found)
+    document = read(load(source, found), found) if source is not None else None
+    if document is None or found:
+        raise KgenError(found.diagnostics)
+    return document
 
 
 def _op(
