@@ -178,6 +178,15 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Box:
+    """What a copy engine brings of a tensor at once: `rows` of its tokens (of a cache; else of its first
+    axis), one head, all dims. How the tensor lies is a parameter of the kernel, behind the argument block."""
+
+    argument: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class Launch:
     """How a GPU kernel is launched: expressions over parameters and facts. `symbol` is the kernel,
     the entry's own when empty; `then` is launched after it, on the same stream and arguments."""
@@ -186,6 +195,7 @@ class Launch:
     block: int
     dynamic_lds: int = 0
     symbol: str = ""
+    boxes: tuple[Box, ...] = ()
     then: Launch | None = None
 
 

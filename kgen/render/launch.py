@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kgen.algebra.simplify import simplify
 from kgen.manifest import Code, Launch, Scalar
+from kgen.render.boxes import BoxText, box_texts, boxes_of
 from kgen.render.cpp import print_cpp
 from kgen.spec.evaluate import evaluate_expr, inline
 from kgen.spec.model import GridSpec
@@ -31,15 +32,18 @@ class Kernel:
     y: str
     z: str
     block: int
+    boxes: tuple[BoxText, ...] = ()
 
 
 def launch_of(variant: Variant) -> Launch | None:
     """The launches in order; None on a CPU, whose kernels share out the work themselves."""
     chain: Launch | None = None
-    for grid in reversed(_grids(variant)):
+    grids = _grids(variant)
+    for grid in reversed(grids):
         codes = (_code(variant, grid.x), _code(variant, grid.y), _code(variant, grid.z))
+        boxes = boxes_of(variant) if grid is grids[0] else ()
         chain = Launch(
-            codes, _block(variant, grid), dynamic_lds(variant), symbol=_symbol(variant, grid), then=chain
+            codes, _block(variant, grid), dynamic_lds(variant), _symbol(variant, grid), boxes, then=chain
         )
     return chain
 
@@ -63,12 +67,13 @@ def _code(variant: Variant, expr: Expr) -> Code:
 
 def kernels_of(variant: Variant) -> tuple[Kernel, ...]:
     """The same as C++ text."""
-    return tuple(_kernel(variant, grid) for grid in _grids(variant))
+    boxes = box_texts(variant)
+    return tuple(_kernel(variant, grid, () if i else boxes) for i, grid in enumerate(_grids(variant)))
 
 
-def _kernel(variant: Variant, grid: GridSpec) -> Kernel:
+def _kernel(variant: Variant, grid: GridSpec, boxes: tuple[BoxText, ...]) -> Kernel:
     x, y, z = (_text(variant, extent) for extent in (grid.x, grid.y, grid.z))
-    return Kernel(_symbol(variant, grid), x, y, z, _block(variant, grid))
+    return Kernel(_symbol(variant, grid), x, y, z, _block(variant, grid), boxes)
 
 
 def _grids(variant: Variant) -> list[GridSpec]:

@@ -72,6 +72,7 @@ class ArgumentSpec:
     access: str = "read"
     optional: bool = False
     workspace: Expr | None = None  # dispatch allocates it where this holds
+    box: Expr | None = None  # rows or tokens that a copy engine brings at once; 0: none
 
 
 @dataclass(frozen=True)

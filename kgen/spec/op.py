@@ -168,6 +168,8 @@ class _OpReader:
                 check_expr(axis.size, call, self._found, INT)
             if argument.workspace is not None:
                 check_expr(argument.workspace, scope, self._found, BOOL)
+            if argument.box is not None:
+                check_expr(argument.box, scope, self._found, INT)
 
     def _positions(self, call: Scope) -> dict[str, Expr]:
         node = self._top.node("positions")
@@ -220,6 +222,8 @@ def _expressions(op: OpSpec) -> Iterator[Expr]:
         yield from (axis.size for axis in argument.axes)
         if argument.workspace is not None:
             yield argument.workspace
+        if argument.box is not None:
+            yield argument.box
     for choice in op.select:
         yield from (choice.policies or {"": choice.want}).values()
     yield from op.positions.values()

@@ -34,7 +34,9 @@ MAX_SIDE = 256
 def read_chip(fields: Fields, wave: int) -> ChipSpec:
     """The chip of a target, from the sections of its mapping."""
     found = fields.found
-    memory = _section(fields, "memory", optional=("load_bytes", "tile_reads", "descriptor_word3"))
+    memory = _section(
+        fields, "memory", optional=("load_bytes", "tile_reads", "box_copies", "descriptor_word3")
+    )
     numbers = _section(fields, "numbers", optional=("bf16_rounding", "fp8", "fp8_conversion"))
     return ChipSpec(
         figures=_figures(fields),
@@ -42,6 +44,7 @@ def read_chip(fields: Fields, wave: int) -> ChipSpec:
         instructions=_instructions(fields, wave),
         load_bytes=_widths(memory),
         tile_reads=memory.boolean("tile_reads") if memory else False,
+        box_copies=memory.boolean("box_copies") if memory else False,
         descriptor_word3=memory.integer("descriptor_word3", low=0) if memory else None,
         bf16_rounding=(numbers and numbers.choice("bf16_rounding", ROUNDINGS)) or ROUNDINGS[0],
         fp8=(numbers and numbers.choice("fp8", FP8_FLAVOURS)) or "none",

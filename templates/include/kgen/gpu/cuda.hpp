@@ -5,13 +5,17 @@
 #define KGEN_UNROLL _Pragma("unroll")
 #define KGEN_NO_UNROLL _Pragma("unroll 1")
 #define KGEN_KERNEL(threads, blocks) extern "C" __global__ __launch_bounds__(threads, blocks)
+#if !defined(KGEN_LDS_ALIGNMENT)
+#define KGEN_LDS_ALIGNMENT 16
+#endif
 #if defined(KGEN_DYNAMIC_LDS)
-#define KGEN_LDS(name, size)                                        \
-  extern __shared__ __align__(16) unsigned char kgen_lds_storage[]; \
+#define KGEN_LDS(name, size)                      \
+  extern __shared__ __align__(KGEN_LDS_ALIGNMENT) \
+  unsigned char kgen_lds_storage[];               \
   const kgen::Lds name { kgen_lds_storage }
 #else
-#define KGEN_LDS(name, size)                                 \
-  __shared__ alignas(16) unsigned char name##_storage[size]; \
+#define KGEN_LDS(name, size)                                                 \
+  __shared__ alignas(KGEN_LDS_ALIGNMENT) unsigned char name##_storage[size]; \
   const kgen::Lds name { name##_storage }
 #endif
 
