@@ -57,8 +57,7 @@ def variant_name(op: OpSpec, params: Mapping[str, Scalar], scope: Mapping[str, S
     parts = [op.name]
     for param in op.params:
         if param.tag and not (param.omit is not None and evaluate_expr(param.omit, scope)):
-            tag = param.tag.replace("{}", _spell(params[param.name]))
-            parts.append(_NO_WORD.sub("_", tag).strip("_"))
+            parts.append(_NO_WORD.sub("_", param.spelt(params[param.name])).strip("_"))
     return "_".join(parts)
 
 
@@ -85,11 +84,3 @@ def _with_defaults(op: OpSpec, given: Mapping[str, Scalar], target: TargetSpec) 
                 filled[param.name] = evaluate_expr(param.default, scope)
         pending = [p for p in pending if p.name not in filled]
     return filled
-
-
-def _spell(value: Scalar) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value).replace("-", "m").replace(".", "p")
-    return value
