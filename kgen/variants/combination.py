@@ -54,11 +54,9 @@ def target_param(op: OpSpec) -> Param:
 
 def variant_name(op: OpSpec, params: Mapping[str, Scalar], scope: Mapping[str, Scalar]) -> str:
     """`paged_attention_gfx936_f16_d128_b64_bhsd_r8_p512`: the op, then the tags in spec order."""
-    parts = [op.name]
-    for param in op.params:
-        if param.tag and not (param.omit is not None and evaluate_expr(param.omit, scope)):
-            parts.append(_NO_WORD.sub("_", param.spelt(params[param.name])).strip("_"))
-    return "_".join(parts)
+    told = (p for p in op.params if p.tag and not (p.omit is not None and evaluate_expr(p.omit, scope)))
+    tags = (_NO_WORD.sub("_", param.spelt(params[param.name])).strip("_") for param in told)
+    return "_".join((op.name, *tags))
 
 
 def no_value(op: OpSpec, param: Param) -> Diagnostic:

@@ -1,4 +1,4 @@
-"""Decode in even shares: rows cut in many places or not at all, by many workers or few, in any order of blocks."""
+"""Decode in even shares: rows cut in many places or nowhere, many workers and few, in any order of blocks."""
 
 import ctypes
 import math
@@ -45,7 +45,10 @@ class Call:
         self.out.fill_(math.nan), self.lse.fill_(math.nan)
         size = self.plan.workspace_size
         self.dispatcher.workspaces.reserve(size).fill_(0xFF)
-        signature, services = self.dispatcher.signature(self.operator), self.dispatcher.services(self.operator)
+        signature, services = (
+            self.dispatcher.signature(self.operator),
+            self.dispatcher.services(self.operator),
+        )
         ready = plain.ready_plan(self.workers(count))
         plain.run_plan(ready, signature, services, self.pointers, (None, self.batch.max_seq_len))
         assert not self.zeros().any()
@@ -157,7 +160,13 @@ def test_every_piece_of_a_row_with_a_fault_is_nan(monkeypatch):
 def test_shares_are_of_visible_keys(arch, variant, args):
     """A page that no share needs is not looked at, and what is seen comes to the same as one pass."""
     batch = Batch([2000, 150, 3000, 1, 0], dtype=torch.float32)
-    options = {"variant": variant, "variant_args": args, "arch": arch, "reuse_kv_times": 2, "return_lse": True}
+    options = {
+        "variant": variant,
+        "variant_args": args,
+        "arch": arch,
+        "reuse_kv_times": 2,
+        "return_lse": True,
+    }
     want, want_lse = batch.run(**options, partition_size=0)
     if variant == "sliding":
         batch.block_table[2, : (3000 - 200) // BLOCK] = -1

@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_every_tile_is_dealt_once_and_every_row_ends_once(cost, least):
         assert list(pieces) == [(head, seq) for head in range(heads) for seq in range(len(tiles))]
         for (_, seq), parts in pieces.items():
             assert parts[0].first == 0 and parts[-1].last == tiles[seq]
-            for one, after in zip(parts, parts[1:], strict=False):
+            for one, after in pairwise(parts):
                 assert one.last == after.first and one.last - one.first >= min(least, share)
             if len(parts) > 1:
                 assert min(part.last - part.first for part in parts) >= 1

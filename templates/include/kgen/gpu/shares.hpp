@@ -1,10 +1,11 @@
-// Even shares of decode: the tiles of all rows lie on a line, which is cut into as many stretches of one length
-// as there are workers, so that all of them end together whatever the rows are like.
+// Even shares of decode: the tiles of all rows lie on a line, which is cut into as many stretches of one
+// length as there are workers, so that all of them end together whatever the rows are like.
 //
-// A row is one sequence under one head (a pass of query heads over a KV head). On the line rows stand head after
-// head, and under a head in the order of sequences. A row takes Cost places, what its start and end are worth in
-// tiles, and then one for each tile. Cuts fall where they fall, but not within Least tiles of the ends of a row:
-// those move to the end. A row that is cut has pieces, numbered in their order, of workers that follow each other.
+// A row is one sequence under one head (a pass of query heads over a KV head). On the line rows stand head
+// after head, and under a head in the order of sequences. A row takes Cost places, what its start and end are
+// worth in tiles, and then one for each tile. Cuts fall where they fall, but not within Least tiles of the
+// ends of a row: those move to the end. A row that is cut has pieces, numbered in their order, of workers
+// that follow each other.
 //
 // Everything follows from the lengths alone, so that each worker finds its own share. Lanes of a wave do it
 // together and end with the same.
@@ -89,12 +90,6 @@ class Line {
 // A place between two tiles: before tile `tile` of a row that begins at `begin` on the line.
 struct Cut {
   int head, seq, tile, begin;
-
-  // Whether something lies between this cut and a later one.
-  KGEN_DEVICE bool before(const Cut& other) const {
-    return head != other.head ? head < other.head : seq != other.seq ? seq < other.seq : tile < other.tile;
-  }
-  KGEN_DEVICE bool same_row(const Cut& other) const { return head == other.head && seq == other.seq; }
 };
 
 // The pieces of a row that is cut: piece i is of worker first + i.
