@@ -1,4 +1,4 @@
-"""Even shares on a GPU: the same bits each time, in graphs whose lengths change, whatever the rows are like."""
+"""Even shares on a GPU: the same bits each time, in graphs whose lengths change, for all kinds of rows."""
 
 import math
 

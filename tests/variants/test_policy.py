@@ -153,7 +153,7 @@ def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):
     policy = compile_policy(catalog.ops["paged_attention"], catalog.targets)
     assert from_json(Policy, to_json(policy), "policy.json").targets == policy.targets
     assert policy.targets["sm_90"] == {"target.compute_units": 132, "target.wave": 32}
-    assert policy.targets["cpu_generic"] == {"target.compute_units": 0}
+    assert policy.targets["cpu_generic"] == {"target.compute_units": 0, "target.wave": 1}
     assert compile_policy(catalog.ops["copy_blocks"], catalog.targets).targets == {}
 
 
