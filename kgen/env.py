@@ -186,7 +186,7 @@ def _count(name: str, minimum: int) -> int | None:
     text = _text(name)
     if text is None:
         return None
-    digits = text.isascii() and text.isdigit()
+    digits = text.isascii() and text.removeprefix("-" if minimum < 0 else "").isdigit()
     if not digits or len(text) > 9 or int(text) < minimum:
         raise _bad(name, text, f"an integer from {minimum} to 999999999")
     return int(text)
