@@ -74,7 +74,8 @@ class ArgumentRule:
 
     kind: `tensor`, `cache` (a KV cache in the variant's layout; `cache` is k or v), `int`,
     `float`. dtype: a dtype name, or the name of the parameter that holds it. access: read,
-    write or update. `workspace`: dispatch allocates it when the variant needs it (`when`).
+    write or update. `workspace`: dispatch allocates it when the variant needs it (`when`); `zeroed`: it is
+    all zeros before the first call, and every call leaves it so.
     """
 
     name: str
@@ -86,6 +87,7 @@ class ArgumentRule:
     optional: bool = False
     workspace: bool = False
     when: Code | None = None
+    zeroed: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from kgen.syntax.yaml import Entry, MapNode
 CACHE_FACTS = ("num_blocks", "num_kv_heads")
 """Facts that a KV cache defines by its shape."""
 _ACCESS = ("read", "write", "update")
-_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "box")
+_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "zeroed", "box")
 
 
 def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -> ArgumentSpec:
@@ -31,6 +31,8 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
     required = ("dtype", "cache" if kind == "cache" else "axes")
     what = "a cache argument" if kind == "cache" else "a tensor argument"
     fields = Fields(entry.value, what, found, required=required, optional=optional, at=entry.key.span)
+    if "zeroed" in fields and "workspace" not in fields:
+        found.add("K202", "only a workspace can be 'zeroed'", fields.where("zeroed"), "add workspace: true")
     return ArgumentSpec(
         name=entry.key.text,
         kind=kind if fields.ok else "",
@@ -42,6 +44,7 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
         optional=fields.boolean("optional"),
         workspace=fields.expr("workspace") if kind == "tensor" else None,
         box=fields.expr("box"),
+        zeroed=fields.boolean("zeroed") if kind == "tensor" else False,
     )
 
 

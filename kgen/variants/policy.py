@@ -147,6 +147,7 @@ def _argument(op: OpSpec, argument: ArgumentSpec) -> ArgumentRule:
         access=argument.access,
         optional=argument.optional,
         workspace=argument.workspace is not None,
+        zeroed=argument.zeroed,
         when=code_of(op, argument.workspace) if argument.workspace is not None else None,
     )
 

@@ -63,8 +63,8 @@ class TensorMap {
   int encode(void* entry, const int64_t* block, Encoded& into) const {
     if (place_ < 0 || block[place_] == 0) return 0;
     const uint32_t steps[kAxes] = {1, 1, 1, 1, 1};
-    return reinterpret_cast<Encode>(entry)(&into, element_, kAxes, reinterpret_cast<void*>(block[place_]), sizes_,
-                                           strides_, box_, steps, how_[0], how_[1], how_[2], how_[3]);
+    return reinterpret_cast<Encode>(entry)(&into, element_, kAxes, reinterpret_cast<void*>(block[place_]),
+                                           sizes_, strides_, box_, steps, how_[0], how_[1], how_[2], how_[3]);
   }
 
  private:
@@ -171,8 +171,8 @@ class Launcher {
         parameters[1 + i] = &maps[i];
       }
       if (status != 0) return status;
-      status = start_(step.function, grid[0], grid[1], grid[2], step.block, 1, 1, step.dynamic_lds,
-                                stream, parameters, nullptr);
+      status = start_(step.function, grid[0], grid[1], grid[2], step.block, 1, 1, step.dynamic_lds, stream,
+                      parameters, nullptr);
       if (status != 0) return status;
     }
     return 0;

@@ -116,6 +116,9 @@ KGEN_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
 KGEN_DEVICE void block_sync(Where = here()) { __syncthreads(); }
 KGEN_DEVICE void wave_sync(Where = here()) { __syncwarp(); }
 
+KGEN_DEVICE void device_release(Where = here()) { __threadfence(); }
+KGEN_DEVICE void device_acquire(Where = here()) { __threadfence(); }
+
 KGEN_DEVICE float shuffle(float x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
 KGEN_DEVICE int shuffle(int x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
 
@@ -169,6 +172,10 @@ class Global {
     static_assert(sizeof(T) == sizeof(word64), "compare_and_swap works on int64");
     return static_cast<T>(atomicCAS(reinterpret_cast<word64*>(base_ + at), static_cast<word64>(expected),
                                     static_cast<word64>(value)));
+  }
+  KGEN_DEVICE T fetch_add(int64_t at, T value, Where = here()) const {
+    static_assert(sizeof(T) == sizeof(int), "fetch_add works on int");
+    return atomicAdd(base_ + at, value);
   }
 
  private:
