@@ -4,7 +4,7 @@
 //
 //   arch            cpu_generic
 //   dtype           bf16         queries and output
-//   kv_dtype        bf16
+//   kv_dtype        bf16         the cache; of 8-bit floats, those of the target's flavour
 //   head_dim        128
 //   block_size      16           tokens in a page
 //   layout          vllm
@@ -37,7 +37,7 @@ namespace {
 
 using namespace kgen;
 
-// The argument block, version 1: 47 words. Strides count elements.
+// The argument block, version 1: 51 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -47,6 +47,8 @@ struct Args {
   int64_t v_cache, v_cache_stride_block, v_cache_stride_head, v_cache_stride_token, v_cache_stride_dim;
   int64_t block_table, block_table_stride_seq;
   int64_t seq_lens;
+  int64_t k_scale, k_scale_stride_head;
+  int64_t v_scale, v_scale_stride_head;
   // The bits of a double.
   int64_t softmax_scale;
   int64_t max_seq_len;
@@ -56,7 +58,7 @@ struct Args {
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions;
 };
-static_assert(sizeof(Args) == 47 * sizeof(int64_t));
+static_assert(sizeof(Args) == 51 * sizeof(int64_t));
 
 using T = kgen::bf16;
 using KV = kgen::bf16;

@@ -39,6 +39,8 @@ CTYPES: Mapping[str, str] = {
     "f32": "float",
     "f16": "kgen::f16",
     "bf16": "kgen::bf16",
+    "fp8_e4m3": "kgen::fp8_e4m3",
+    "fp8_e5m2": "kgen::fp8_e5m2",
     "i32": "int32_t",
     "i64": "int64_t",
     "u8": "uint8_t",

@@ -57,8 +57,8 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "f16_matrix": "f16" in multiplied,
         "bf16_matrix": "bf16" in multiplied,
         "tile_reads": chip is not None and chip.tile_reads,
-        "bf16_rounding": chip.bf16_rounding if chip else "nearest_even",
-        "fp8": chip.fp8 if chip else "none",
+        "bf16_rounding": target.numbers.bf16_rounding,
+        "fp8": target.numbers.fp8,
     }
 
 
