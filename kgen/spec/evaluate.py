@@ -59,6 +59,7 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "tile_reads": chip is not None and chip.tile_reads,
         "bf16_rounding": target.numbers.bf16_rounding,
         "fp8": target.numbers.fp8,
+        "fp8_conversion": target.numbers.fp8_conversion,
     }
 
 

@@ -6,6 +6,9 @@
 //   widen_columns(rows, columns)                   R rows of N codes as N columns of R values
 //   from_float<fp8>(x), from_floats, from_float    to the nearest code, ties to even; what is too large, and
 //                                                  infinity, becomes the largest finite value, NaN stays NaN
+//   fit_under(limit, largest)                      the power of 2 that moves what is at most `largest` under
+//                                                  `limit`, and its inverse, `factor` and `back`
+//   largest_finite(values)                         the largest magnitude of those that are numbers
 //
 // KGEN_FP8_FNUZ: the flavour without infinities and -0, whose bias is one larger; else that of the OCP.
 // KGEN_FP8_HARDWARE: the chip converts. A chip that does not widens four codes at once by integer operations.
@@ -219,6 +222,29 @@ KGEN_DEVICE void widen_columns(const Vec<T, N> (&rows)[Rows], Vec<To, Rows> (&co
       }
     }
   }
+}
+
+struct Fit {
+  float factor, back;
+};
+
+// `limit` is a power of 2. What is 0, or tiny, is moved no farther than factors reach.
+KGEN_DEVICE Fit fit_under(float limit, float largest) {
+  const int above = static_cast<int>(bits::cast<uint32_t>(largest) >> 23) - 126;  // largest < 2^above
+  const int room = static_cast<int>(bits::cast<uint32_t>(limit) >> 23) - 127;
+  const int moved = room - above < 126 ? room - above : 126;
+  return {bits::power_of_two(moved), bits::power_of_two(-moved)};
+}
+
+template <typename T, int N>
+KGEN_DEVICE float largest_finite(const Vec<T, N>& values) {
+  float largest = 0.0f;
+  KGEN_UNROLL
+  for (int i = 0; i < N; ++i) {
+    const float size = bits::cast<float>(bits::cast<uint32_t>(to_float(values[i])) & 0x7fffffffu);
+    largest = max(largest, size < __builtin_huge_valf() ? size : 0.0f);
+  }
+  return largest;
 }
 
 template <int N>
