@@ -51,9 +51,6 @@ static void round_all(const float* values, Code* codes, int64_t count) {
   EXPORT code##_f32(const kgen::code* from, float* to, int64_t count) { widen(from, to, count); }       \
   EXPORT code##_f16(const kgen::code* from, kgen::f16* to, int64_t count) { widen(from, to, count); }   \
   EXPORT code##_bf16(const kgen::code* from, kgen::bf16* to, int64_t count) { widen(from, to, count); } \
-  EXPORT code##_columns_f32(const kgen::code* from, float* to, int64_t count) {                         \
-    widen_by_columns(from, to, count);                                                                  \
-  }                                                                                                     \
   EXPORT code##_columns_f16(const kgen::code* from, kgen::f16* to, int64_t count) {                     \
     widen_by_columns(from, to, count);                                                                  \
   }                                                                                                     \

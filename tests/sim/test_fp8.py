@@ -47,14 +47,12 @@ def same(got: np.ndarray, want: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("one", FORMATS.values(), ids=lambda one: one.torch)
-@pytest.mark.parametrize("wide", WIDE)
-@pytest.mark.parametrize("way", ["", "columns_"], ids=["rows", "columns"])
-def test_every_code_widens_exactly(library, one: Format, wide: str, way: str) -> None:
-    bits = call(
-        library(one.flavour), f"{one.dtype}_{way}{wide}", CODES, np.uint32 if wide == "f32" else np.uint16
-    )
-    signed = bits.view(np.int32 if wide == "f32" else np.int16)
-    got = torch.from_numpy(signed).view(WIDE[wide]).double().numpy()
+@pytest.mark.parametrize("name", ["f32", "f16", "bf16", "columns_f16", "columns_bf16"])
+def test_every_code_widens_exactly(library, one: Format, name: str) -> None:
+    wide = name.removeprefix("columns_")
+    held = np.int32 if wide == "f32" else np.int16
+    bits = call(library(one.flavour), f"{one.dtype}_{name}", CODES, held)
+    got = torch.from_numpy(bits).view(WIDE[wide]).double().numpy()
     assert same(got, np.array(one.values))
 
 

@@ -179,6 +179,12 @@ struct Widening<bf16> {
   }
 };
 
+// Codes 0 and 1 as two values of 16 bits, and codes 2 and 3.
+template <typename To, typename T>
+KGEN_DEVICE Vec<uint32_t, 2> pairs_of(uint32_t codes) {
+  return cast<Vec<uint32_t, 2>>(Widening<To>::template of<T>(codes));
+}
+
 }  // namespace bits
 
 template <typename To, typename T, int N>
@@ -187,41 +193,42 @@ KGEN_DEVICE Vec<To, N> widen(const Vec<T, N>& codes) {
   struct Words {
     uint32_t at[N / 4];
   };
+  struct Parts {
+    Vec<To, 4> at[N / 4];
+  } parts;
   const Words words = bits::cast<Words>(codes);
-  Vec<To, N> wide;
   KGEN_UNROLL
-  for (int w = 0; w < N / 4; ++w) {
-    const Vec<To, 4> part = bits::Widening<To>::template of<T>(words.at[w]);
-    KGEN_UNROLL
-    for (int i = 0; i < 4; ++i) wide[4 * w + i] = part[i];
-  }
-  return wide;
+  for (int w = 0; w < N / 4; ++w) parts.at[w] = bits::Widening<To>::template of<T>(words.at[w]);
+  return bits::cast<Vec<To, N>>(parts);
 }
 
-// Codes of two rows side by side are what two registers of an operand hold, so that they change places before
+// Codes of two rows side by side are what a register of an operand holds, so that they change places before
 // they are widened.
 template <typename To, typename T, int N, int Rows>
 KGEN_DEVICE void widen_columns(const Vec<T, N> (&rows)[Rows], Vec<To, Rows> (&columns)[N]) {
+  static_assert(sizeof(To) == 2, "a register holds two values");
   static_assert(N % 4 == 0 && Rows % 2 == 0, "codes are widened two rows and four columns at a time");
   struct Words {
     uint32_t at[N / 4];
   };
+  struct Column {
+    uint32_t pairs[Rows / 2];
+  } made[N];
   KGEN_UNROLL
-  for (int r = 0; r < Rows; r += 2) {
-    const Words even = bits::cast<Words>(rows[r]), odd = bits::cast<Words>(rows[r + 1]);
+  for (int r = 0; r < Rows / 2; ++r) {
+    const Words even = bits::cast<Words>(rows[2 * r]), odd = bits::cast<Words>(rows[2 * r + 1]);
     KGEN_UNROLL
     for (int w = 0; w < N / 4; ++w) {
-      const auto first = bits::Widening<To>::template of<T>(bits::pick_bytes<0x5140>(even.at[w], odd.at[w]));
-      const auto last = bits::Widening<To>::template of<T>(bits::pick_bytes<0x7362>(even.at[w], odd.at[w]));
-      KGEN_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        columns[4 * w][r + i] = first[i];
-        columns[4 * w + 1][r + i] = first[2 + i];
-        columns[4 * w + 2][r + i] = last[i];
-        columns[4 * w + 3][r + i] = last[2 + i];
-      }
+      const auto first = bits::pairs_of<To, T>(bits::pick_bytes<0x5140>(even.at[w], odd.at[w]));
+      const auto last = bits::pairs_of<To, T>(bits::pick_bytes<0x7362>(even.at[w], odd.at[w]));
+      made[4 * w].pairs[r] = first[0];
+      made[4 * w + 1].pairs[r] = first[1];
+      made[4 * w + 2].pairs[r] = last[0];
+      made[4 * w + 3].pairs[r] = last[1];
     }
   }
+  KGEN_UNROLL
+  for (int c = 0; c < N; ++c) columns[c] = bits::cast<Vec<To, Rows>>(made[c]);
 }
 
 struct Fit {
