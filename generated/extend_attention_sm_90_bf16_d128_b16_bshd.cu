@@ -103,7 +103,7 @@ using Accumulator = Vec<float, kScores>;
 KGEN_DEVICE int score_row(int lane, int slot) { return lane / 4 + slot * 8; }
 KGEN_DEVICE constexpr int score_slot(int e) { return e / 2; }
 KGEN_DEVICE int score_token(int lane, int tile, int e) { return lane % 4 * 2 + tile * 8 + e % 2; }
-// Queries and keys: rows and tokens, the first dim of the lane's 16 bytes, and what of them a product takes.
+// Queries and keys: rows and tokens, the first dim a lane reads, and which of them a product takes.
 KGEN_DEVICE int query_row(int lane, int slot) { return lane / 4 + slot * 8; }
 KGEN_DEVICE constexpr int query_slot(int e) { return e / 2 % 2; }
 // Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
