@@ -89,7 +89,8 @@ constexpr int kSlotRows = kRowBlocks * kRows;
 constexpr int kLine = 64 / sizeof(KV);               // elements in a cache line
 constexpr int kBlockLines = max(1, kBlock / kLine);  // cache lines of a block
 
-using Query = Dot<KV>::Operand;  // [kBlocks] a row
+using Query = Dot<T, KV>::Operand;  // [kBlocks] a row
+using Dots = Dot<T, KV>;
 constexpr int kQuery = kBlocks;
 
 /// Up to kTile consecutive tokens of a sequence: where each piece of a page begins.
@@ -305,9 +306,9 @@ Tile tile_at(const Args& a, int64_t seq, int64_t begin, int64_t end, int64_t mos
 /// A query row as `scores` wants it, negated where the scale is negative.
 void load_query(const T* from, bool negative, Query* to) {
   const Row<T, 0> row{from, 0};
-  for (int b = 0; b < kFullBlocks; ++b) to[b] = Dot<KV>::load(row, b * kBlock);
-  if constexpr (kTail > 0) to[kFullBlocks] = Dot<KV>::load<kTail>(row, kFullBlocks * kBlock);
-  for (int b = 0; negative && b < kBlocks; ++b) to[b] = Dot<KV>::negated(to[b]);
+  for (int b = 0; b < kFullBlocks; ++b) to[b] = Dots::query(row, b * kBlock);
+  if constexpr (kTail > 0) to[kFullBlocks] = Dots::query<kTail>(row, kFullBlocks * kBlock);
+  for (int b = 0; negative && b < kBlocks; ++b) to[b] = Dots::negated(to[b]);
 }
 
 /// Where the keys of token t of a tile begin.
@@ -330,14 +331,14 @@ KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, flo
     Vec sums[R][kColumns] = {};
     Query columns[kColumns];
     for (int b = 0; b < kFullBlocks; ++b) {
-      for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load(keys[j], b * kBlock);
-      add_dots<KV>(sums, q + b, kQuery, columns, [&](int r) KGEN_LAMBDA {
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load(keys[j], b * kBlock);
+      add_dots<Dots>(sums, q + b, kQuery, columns, [&](int r) KGEN_LAMBDA {
         if (b * kBlock % kLine == 0) head.ahead.fetch_share<kColumns * kBlockLines, R>(r);
       });
     }
     if constexpr (kTail > 0) {
-      for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load<kTail>(keys[j], kFullBlocks * kBlock);
-      add_dots<KV>(sums, q + kFullBlocks, kQuery, columns);
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load<kTail>(keys[j], kFullBlocks * kBlock);
+      add_dots<Dots>(sums, q + kFullBlocks, kQuery, columns);
     }
     store_dots(sums, s + t, kTile);
   }
@@ -465,13 +466,9 @@ void attend(const Args& a, const Plan& plan, const Work& work, const Span& span,
 /// Writes row r of `work` as attention output and LSE of a head.
 void finish(const Args& a, const Work& work, int64_t r, int64_t seq, int64_t head) {
   const float l = work.l[r];
-  const Vec scale = broadcast(inverse(work.m[r], l));
-  const float* o = work.o + r * kPadded;
+  const float scale = inverse(work.m[r], l);
   T* out = pointer<T>(a.out) + seq * a.out_stride_seq + head * a.out_stride_head;
-  for (int b = 0; b < kFullBlocks; ++b) Block<T>::store(out + b * kBlock, load_pair(o + b * kBlock) * scale);
-  if constexpr (kTail > 0) {
-    Block<T>::store<kTail>(out + kFullBlocks * kBlock, load_pair(o + kFullBlocks * kBlock) * scale);
-  }
+  store_row<KV, kHeadDim>(work.o + r * kPadded, scale, out);
   if (float* lse = pointer<float>(a.lse)) lse[seq * a.lse_stride_seq + head] = natural_lse(work.m[r], l);
 }
 

@@ -39,20 +39,21 @@ struct Args {
 static_assert(sizeof(Args) == 30 * sizeof(int64_t));
 
 using T = kgen::f16;
+using KV = kgen::f16;
 
 constexpr int kHeadDim = 64;
 constexpr int kBlockSize = 16;
 /// Writes one head of one token to its place in the cache, where
 /// its elements lie in groups.
-void write_k(const Args& a, const T* from, T* to) {
+void write_k(const Args& a, const KV* from, KV* to) {
   constexpr int kGroup = 8;
   for (int d = 0; d < kHeadDim; d += kGroup) {
-    std::memcpy(to + d / kGroup * a.k_cache_stride_dim, from + d, kGroup * sizeof(T));
+    std::memcpy(to + d / kGroup * a.k_cache_stride_dim, from + d, kGroup * sizeof(KV));
   }
 }
 /// Writes one head of one token to its place in the cache, where
 /// its elements lie a stride apart.
-void write_v(const Args& a, const T* from, T* to) {
+void write_v(const Args& a, const KV* from, KV* to) {
   for (int d = 0; d < kHeadDim; ++d) to[d * a.v_cache_stride_dim] = from[d];
 }
 void write_token(const Args& a, int64_t token, int64_t slot) {
@@ -60,8 +61,8 @@ void write_token(const Args& a, int64_t token, int64_t slot) {
   const T* value = pointer<const T>(a.value) + token * a.value_stride_token;
   const int64_t block = slot / kBlockSize;
   const int64_t place = slot % kBlockSize;
-  T* k = pointer<T>(a.k_cache) + block * a.k_cache_stride_block + place * a.k_cache_stride_token;
-  T* v = pointer<T>(a.v_cache) + block * a.v_cache_stride_block + place;
+  KV* k = pointer<KV>(a.k_cache) + block * a.k_cache_stride_block + place * a.k_cache_stride_token;
+  KV* v = pointer<KV>(a.v_cache) + block * a.v_cache_stride_block + place;
   for (int64_t head = 0; head < a.num_kv_heads; ++head) {
     write_k(a, key + head * a.key_stride_head, k + head * a.k_cache_stride_head);
     write_v(a, value + head * a.value_stride_head, v + head * a.v_cache_stride_head);

@@ -5,6 +5,7 @@ args_struct                          the text of `struct Args`
 abi                                  version of the argument block
 errors                               error codes by name, `errors.block_id`
 ctype(dtype)                         the C++ type, `kgen::bf16`
+sizeof(dtype)                        bytes of an element
 k_order v_order                      axis orders of the caches (only with a known layout)
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
@@ -33,6 +34,7 @@ from kgen.render.index import Indexer
 from kgen.render.launch import dynamic_lds, kernels_of
 from kgen.render.masks import Masks
 from kgen.render.matrix_form import matrix_form
+from kgen.semantics import DTYPES
 from kgen.variants.model import Variant
 from kgen.variants.products import plan_products
 
@@ -83,6 +85,7 @@ def context(variant: Variant) -> dict[str, Any]:
         "kernels": kernels_of(variant),
         "dynamic_lds": dynamic_lds(variant),
         "ctype": ctype,
+        "sizeof": lambda dtype: DTYPES[dtype],
         "index": indexer.index,
         "extent": indexer.extent,
         "products": partial(plan_products, variant.target),
