@@ -4,7 +4,7 @@
 //
 //   arch        cpu_avx512bf16
 //   dtype       bf16            queries and output
-//   kv_dtype    bf16
+//   kv_dtype    bf16            the cache; of 8-bit floats, those of the target's flavour
 //   head_dim    128
 //   block_size  16              tokens in a page; 1 is a token slot
 //   layout      bshd
@@ -31,7 +31,7 @@ namespace {
 
 using namespace kgen;
 
-// The argument block, version 1: 44 words. Strides count elements.
+// The argument block, version 1: 48 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_row, out_stride_head;
@@ -45,6 +45,8 @@ struct Args {
   int64_t kv_indptr;
   int64_t kv_indices;
   int64_t seq_lens;
+  int64_t k_scale, k_scale_stride_head;
+  int64_t v_scale, v_scale_stride_head;
   // The bits of a double.
   int64_t softmax_scale;
   int64_t max_extend_len;
@@ -52,7 +54,7 @@ struct Args {
   // Sizes, and what follows from them.
   int64_t total_q, num_heads, num_blocks, num_kv_heads, num_indices, num_seqs, group;
 };
-static_assert(sizeof(Args) == 44 * sizeof(int64_t));
+static_assert(sizeof(Args) == 48 * sizeof(int64_t));
 
 using T = kgen::bf16;
 using KV = kgen::bf16;

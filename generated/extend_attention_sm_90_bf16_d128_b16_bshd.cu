@@ -4,7 +4,7 @@
 //
 //   arch        sm_90
 //   dtype       bf16    queries and output
-//   kv_dtype    bf16
+//   kv_dtype    bf16    the cache; of 8-bit floats, those of the target's flavour
 //   head_dim    128
 //   block_size  16      tokens in a page; 1 is a token slot
 //   layout      bshd
@@ -30,7 +30,7 @@
 #include "kgen/gpu/boxes.hpp"
 #include "kgen/gpu/matrix.hpp"
 
-// The argument block, version 1: 44 words. Strides count elements.
+// The argument block, version 1: 48 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_row, out_stride_head;
@@ -44,6 +44,8 @@ struct Args {
   int64_t kv_indptr;
   int64_t kv_indices;
   int64_t seq_lens;
+  int64_t k_scale, k_scale_stride_head;
+  int64_t v_scale, v_scale_stride_head;
   // The bits of a double.
   int64_t softmax_scale;
   int64_t max_extend_len;
@@ -51,7 +53,7 @@ struct Args {
   // Sizes, and what follows from them.
   int64_t total_q, num_heads, num_blocks, num_kv_heads, num_indices, num_seqs, group;
 };
-static_assert(sizeof(Args) == 44 * sizeof(int64_t));
+static_assert(sizeof(Args) == 48 * sizeof(int64_t));
 
 namespace {
 
@@ -102,7 +104,7 @@ using Accumulator = Vec<float, kScores>;
 KGEN_DEVICE int score_row(int lane, int slot) { return lane / 4 + slot * 8; }
 KGEN_DEVICE constexpr int score_slot(int e) { return e / 2; }
 KGEN_DEVICE int score_token(int lane, int tile, int e) { return lane % 4 * 2 + tile * 8 + e % 2; }
-// Queries and keys: rows and tokens, the first dim of the lane's 16 bytes, and what of them a product takes.
+// Queries and keys: rows and tokens, the first dim a lane reads, and which of them a product takes.
 KGEN_DEVICE int query_row(int lane, int slot) { return lane / 4 + slot * 8; }
 KGEN_DEVICE constexpr int query_slot(int e) { return e / 2 % 2; }
 // Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.

@@ -4,7 +4,7 @@
 //
 //   arch            cpu_generic
 //   dtype           bf16         queries and output
-//   kv_dtype        bf16
+//   kv_dtype        bf16         the cache; of 8-bit floats, those of the target's flavour
 //   head_dim        128
 //   block_size      16           tokens in a page
 //   layout          vllm
@@ -38,7 +38,7 @@ namespace {
 
 using namespace kgen;
 
-// The argument block, version 1: 56 words. Strides count elements.
+// The argument block, version 1: 60 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -48,6 +48,8 @@ struct Args {
   int64_t v_cache, v_cache_stride_block, v_cache_stride_head, v_cache_stride_token, v_cache_stride_dim;
   int64_t block_table, block_table_stride_seq;
   int64_t seq_lens;
+  int64_t k_scale, k_scale_stride_head;
+  int64_t v_scale, v_scale_stride_head;
   // The bits of a double.
   int64_t softmax_scale;
   int64_t max_seq_len;
@@ -61,7 +63,7 @@ struct Args {
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
       max_workers;
 };
-static_assert(sizeof(Args) == 56 * sizeof(int64_t));
+static_assert(sizeof(Args) == 60 * sizeof(int64_t));
 
 using T = kgen::bf16;
 using KV = kgen::bf16;
@@ -92,7 +94,8 @@ constexpr int kSlotRows = kRowBlocks * kRows;
 constexpr int kLine = 64 / sizeof(KV);               // elements in a cache line
 constexpr int kBlockLines = max(1, kBlock / kLine);  // cache lines of a block
 
-using Query = Dot<KV>::Operand;  // [kBlocks] a row
+using Query = Dot<T, KV>::Operand;  // [kBlocks] a row
+using Dots = Dot<T, KV>;
 constexpr int kQuery = kBlocks;
 
 /// Up to kTile consecutive tokens of a sequence: where each piece of a page begins.
@@ -308,9 +311,9 @@ Tile tile_at(const Args& a, int64_t seq, int64_t begin, int64_t end, int64_t mos
 /// A query row as `scores` wants it, negated where the scale is negative.
 void load_query(const T* from, bool negative, Query* to) {
   const Row<T, 0> row{from, 0};
-  for (int b = 0; b < kFullBlocks; ++b) to[b] = Dot<KV>::load(row, b * kBlock);
-  if constexpr (kTail > 0) to[kFullBlocks] = Dot<KV>::load<kTail>(row, kFullBlocks * kBlock);
-  for (int b = 0; negative && b < kBlocks; ++b) to[b] = Dot<KV>::negated(to[b]);
+  for (int b = 0; b < kFullBlocks; ++b) to[b] = Dots::query(row, b * kBlock);
+  if constexpr (kTail > 0) to[kFullBlocks] = Dots::query<kTail>(row, kFullBlocks * kBlock);
+  for (int b = 0; negative && b < kBlocks; ++b) to[b] = Dots::negated(to[b]);
 }
 
 /// Where the keys of token t of a tile begin.
@@ -333,14 +336,14 @@ KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, flo
     Vec sums[R][kColumns] = {};
     Query columns[kColumns];
     for (int b = 0; b < kFullBlocks; ++b) {
-      for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load(keys[j], b * kBlock);
-      add_dots<KV>(sums, q + b, kQuery, columns, [&](int r) KGEN_LAMBDA {
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load(keys[j], b * kBlock);
+      add_dots<Dots>(sums, q + b, kQuery, columns, [&](int r) KGEN_LAMBDA {
         if (b * kBlock % kLine == 0) head.ahead.fetch_share<kColumns * kBlockLines, R>(r);
       });
     }
     if constexpr (kTail > 0) {
-      for (int j = 0; j < kColumns; ++j) columns[j] = Dot<KV>::load<kTail>(keys[j], kFullBlocks * kBlock);
-      add_dots<KV>(sums, q + kFullBlocks, kQuery, columns);
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load<kTail>(keys[j], kFullBlocks * kBlock);
+      add_dots<Dots>(sums, q + kFullBlocks, kQuery, columns);
     }
     store_dots(sums, s + t, kTile);
   }
@@ -474,11 +477,11 @@ void attend(const Args& a, const Plan& plan, const Work& work, const Span& span,
 /// Writes row r of `work` as attention output and LSE of a head.
 void finish(const Args& a, const Work& work, int64_t r, int64_t seq, int64_t head) {
   const float l = work.l[r];
-  const Vec scale = broadcast(inverse(work.m[r], l));
-  const float* o = work.o + r * kPadded;
+  const float scale = inverse(work.m[r], l);
   T* out = pointer<T>(a.out) + seq * a.out_stride_seq + head * a.out_stride_head;
   float row[kPadded];
-  for (int i = 0; i < kPadded; i += kLanes) store(row + i, load(o + i) * scale);
+  const float* o = work.o + r * kPadded;
+  for (int i = 0; i < kPadded; i += kLanes) store(row + i, load(o + i) * broadcast(scale));
   convert(row, kHeadDim, out);
   if (float* lse = pointer<float>(a.lse)) lse[seq * a.lse_stride_seq + head] = natural_lse(work.m[r], l);
 }

@@ -4,7 +4,7 @@
 //
 //   arch            gfx942
 //   dtype           f16     queries and output
-//   kv_dtype        f16
+//   kv_dtype        f16     the cache; of 8-bit floats, those of the target's flavour
 //   head_dim        128
 //   block_size      16      tokens in a page
 //   layout          bhsd
@@ -29,7 +29,7 @@
 #include "kgen/gpu/matrix.hpp"
 #include "kgen/gpu/shares.hpp"
 
-// The argument block, version 1: 56 words. Strides count elements.
+// The argument block, version 1: 60 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -39,6 +39,8 @@ struct Args {
   int64_t v_cache, v_cache_stride_block, v_cache_stride_head, v_cache_stride_token, v_cache_stride_dim;
   int64_t block_table, block_table_stride_seq;
   int64_t seq_lens;
+  int64_t k_scale, k_scale_stride_head;
+  int64_t v_scale, v_scale_stride_head;
   // The bits of a double.
   int64_t softmax_scale;
   int64_t max_seq_len;
@@ -52,7 +54,7 @@ struct Args {
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
       max_workers;
 };
-static_assert(sizeof(Args) == 56 * sizeof(int64_t));
+static_assert(sizeof(Args) == 60 * sizeof(int64_t));
 
 namespace {
 
@@ -60,7 +62,9 @@ using kgen::Global;
 using kgen::RowState;
 using kgen::Vec;
 
-using Element = kgen::f16;
+using Element = kgen::f16;  // queries and output
+using Stored = kgen::f16;   // the cache
+using Math = kgen::f16;     // what is multiplied
 
 constexpr int kThreads = 256;
 constexpr int kWaves = kThreads / kgen::kWave;
@@ -68,7 +72,8 @@ constexpr int kHeadDim = 128;
 constexpr int kBlockSize = 16;  // tokens in a page
 constexpr int kRows = 4;        // query heads served by one read of KV
 
-constexpr int kVector = 8;  // elements in 16 bytes
+constexpr int kVector = 8;  // elements a lane reads at once of keys
+constexpr int kValueVector = 8;  // and of values
 
 // mfma_f32_16x16x16_f16 multiplies 16 x 16 by 16 x 16; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
@@ -93,17 +98,17 @@ constexpr int kValueChunk = 128;   // dims covered by the output tiles that one 
 constexpr int kQueryElements = 4;
 constexpr int kKeyElements = 4;
 constexpr int kWeightElements = 4;
-using QueryOperand = Vec<Element, kQueryElements>;
-using KeyOperand = Vec<Element, kKeyElements>;
-using WeightOperand = Vec<Element, kWeightElements>;
-using ValueOperand = Vec<Element, kValueTokens>;
+using QueryOperand = Vec<Math, kQueryElements>;
+using KeyOperand = Vec<Math, kKeyElements>;
+using WeightOperand = Vec<Math, kWeightElements>;
+using ValueOperand = Vec<Math, kValueTokens>;
 using Accumulator = Vec<float, kScores>;
 
 // Where registers lie. A lane's scores: row slot and token of the tile; the row of a slot.
 KGEN_DEVICE int score_row(int lane, int) { return lane % 16; }
 KGEN_DEVICE constexpr int score_slot(int) { return 0; }
 KGEN_DEVICE int score_token(int lane, int, int e) { return lane / 16 * 4 + e; }
-// Queries and keys: rows and tokens, the first dim of the lane's 16 bytes, and what of them a product takes.
+// Queries and keys: rows and tokens, the first dim a lane reads, and which of them a product takes.
 KGEN_DEVICE int query_row(int lane, int) { return lane % 16; }
 KGEN_DEVICE constexpr int query_slot(int) { return 0; }
 KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e; }
@@ -113,7 +118,7 @@ KGEN_DEVICE int key_start(int lane) { return lane / 16 * 8; }
 KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
 // The row slot of a register of the output.
 KGEN_DEVICE constexpr int out_slot(int) { return 0; }
-// Values: the tokens a lane reads, and the first dim of its 16 bytes, one for each output tile.
+// Values: the tokens a lane reads, and the first dim of them, one for each output tile.
 KGEN_DEVICE int value_token(int lane, int, int e) { return lane / 16 * 4 + e; }
 KGEN_DEVICE int value_start(int lane) { return lane % 16 * 8; }
 // Output: the dim of a register in the first tile of a chunk; tile j has dim + j.
@@ -129,6 +134,10 @@ KGEN_DEVICE Accumulator add_values(const WeightOperand& weights, const ValueOper
                                       const Accumulator& sum, kgen::Where = kgen::here()) {
   return kgen::mfma_f32_16x16x16_f16(values, weights, sum);
 }
+
+// A tile lies in this many pages; a window stands on its part in each of them.
+constexpr int kWindows = 1;
+constexpr int kWindowTokens = kTile / kWindows;
 
 // A thread writes kShare elements of a row, from 16 bytes of sums.
 constexpr int kShare = 4;
@@ -156,11 +165,11 @@ KGEN_DEVICE Global<Element> q_of(const Args& a) {
   return {a.q,
           (a.num_seqs - 1) * a.q_stride_seq + (a.num_heads - 1) * a.q_stride_head + 128};
 }
-KGEN_DEVICE Global<Element> k_cache_of(const Args& a) {
+KGEN_DEVICE Global<Stored> k_cache_of(const Args& a) {
   return {a.k_cache,
           (a.num_blocks - 1) * a.k_cache_stride_block + (a.num_kv_heads - 1) * a.k_cache_stride_head + a.k_cache_stride_token * 15 + 128};
 }
-KGEN_DEVICE Global<Element> v_cache_of(const Args& a) {
+KGEN_DEVICE Global<Stored> v_cache_of(const Args& a) {
   return {a.v_cache,
           (a.num_blocks - 1) * a.v_cache_stride_block + (a.num_kv_heads - 1) * a.v_cache_stride_head + a.v_cache_stride_token * 15 + 128};
 }
@@ -220,8 +229,9 @@ KGEN_DEVICE void write_row(const Args& a, int seq, int head, int dim, const RowS
                            const Vec<float, kShare>& sums) {
   const auto out = out_of(a);
   const auto lse = lse_of(a);
+  const float factor = kgen::normaliser(state);
   out.store(seq * a.out_stride_seq + head * a.out_stride_head + dim,
-            kgen::from_float<Element>(kgen::scaled(sums, kgen::normaliser(state))));
+            kgen::from_float<Element>(kgen::scaled(sums, factor)));
   if (dim == 0 && lse.present()) lse.store(seq * a.lse_stride_seq + head, kgen::natural_lse(state));
 }
 
@@ -428,8 +438,13 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   // Entries of the block table for the first two tiles of this wave, read beside the length that says whether
   // there are such tiles.
   const int begin = first + wave * kTile;
-  const int first_entry = begin / kBlockSize < a.max_pages ? entry_of(a, seq, begin) : 0;
-  int next_entry = (begin + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, begin + kBlockTokens) : 0;
+  int first_entry[kWindows], next_entry[kWindows];
+  KGEN_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    const int token = begin + w * kWindowTokens;
+    first_entry[w] = token / kBlockSize < a.max_pages ? entry_of(a, seq, token) : 0;
+    next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
+  }
 
   bool bad;
   const int length = length_of(a, seq, bad);
@@ -438,53 +453,75 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   const float scale = static_cast<float>(kgen::real(a.softmax_scale)) * kgen::kLog2E;
 
   // The queries as operands. Rows past `rows` and dims past the end are zeros.
-  QueryOperand q[kRowTiles][kKeyChunks][kSteps];
+  Vec<Element, kVector> given[kRowTiles][kKeyChunks][kQuerySlots];
   KGEN_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
     KGEN_UNROLL
     for (int c = 0; c < kKeyChunks; ++c) {
       const int dim = c * kKeyChunk + key_start(lane);
-      Vec<Element, kVector> part[kQuerySlots];
       KGEN_UNROLL
       for (int slot = 0; slot < kQuerySlots; ++slot) {
         const int row = t * kQueries + query_row(lane, slot);
-        part[slot] = kgen::splat<Element, kVector>(Element{});
+        given[t][c][slot] = kgen::splat<Element, kVector>(Element{});
         if (row < rows && dim < kHeadDim) {
-          part[slot] = queries.load<kVector>(seq * a.q_stride_seq + (first_head + row) * a.q_stride_head + dim);
+          given[t][c][slot] = queries.load<kVector>(seq * a.q_stride_seq + (first_head + row) * a.q_stride_head + dim);
         }
-      }
-      KGEN_UNROLL
-      for (int s = 0; s < kSteps; ++s) {
-        KGEN_UNROLL
-        for (int e = 0; e < kQueryElements; ++e) q[t][c][s][e] = part[query_slot(e)][query_at(s, e)];
       }
     }
   }
-  Accumulator sums[kRowTiles][kValueChunks * kVector];
+  QueryOperand q[kRowTiles][kKeyChunks][kSteps];
+  KGEN_UNROLL
+  for (int t = 0; t < kRowTiles; ++t) {
+    KGEN_UNROLL
+    for (int c = 0; c < kKeyChunks; ++c) {
+      KGEN_UNROLL
+      for (int s = 0; s < kSteps; ++s) {
+        KGEN_UNROLL
+        for (int e = 0; e < kQueryElements; ++e) {
+          const Element value = given[t][c][query_slot(e)][query_at(s, e)];
+          q[t][c][s][e] = value;
+        }
+      }
+    }
+  }
+  Accumulator sums[kRowTiles][kValueChunks * kValueVector];
   RowState state[kRowTiles][kSlots];
   KGEN_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
     KGEN_UNROLL
-    for (int j = 0; j < kValueChunks * kVector; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
+    for (int j = 0; j < kValueChunks * kValueVector; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
     KGEN_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) state[t][slot] = {kgen::kMinusInfinity, 0.0f};
   }
 
+  // What a lane reads of a key, in whole words: so the loop carries it in as many registers.
+  using Keys = Vec<uint32_t, kVector * sizeof(Stored) / 4>;
   const int key_dim = key_start(lane);      // the first of this lane's dims of keys,
   const int value_dim = value_start(lane);  // and of values
 
-  // A tile lies in one page. Windows stand at its first token and step to that of the next tile by what table
+  // Windows stand at the first token of a tile, which lies in one page, and step to that of the next tile by what table
   // entries and places in their pages differ; past the last tile they stay. An entry is read a tile before it is
   // looked at.
-  int page = begin < last ? page_of(a, seq, begin, kgen::uniform(first_entry), bad) : 0;
+  int page[kWindows];
+  KGEN_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    const int token = begin + w * kWindowTokens;
+    page[w] = token < last ? page_of(a, seq, token, kgen::uniform(first_entry[w]), bad) : 0;
+  }
   const int offset = begin % kBlockSize;
-  auto keys = k_cache.window(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token,
-                             a.k_cache_stride_token * 15 + 127 + 1);
-  auto values = v_cache.window(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token,
-                               a.v_cache_stride_token * 15 + 127 + 1);
+  const auto keys_of = [&](int page) {
+    return k_cache.window(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token,
+                          a.k_cache_stride_token * 15 + 127 + 1);
+  };
+  kgen::Window<Stored> keys[kWindows] = {keys_of(page[0])};
+  const auto values_of = [&](int page) {
+    return v_cache.window(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token,
+                          a.v_cache_stride_token * 15 + 127 + 1);
+  };
+  kgen::Window<Stored> values[kWindows] = {values_of(page[0])};
 
   // Reads the keys of the tile at `start`; those of tokens past the end are zeros.
-  const auto read_keys = [&](Vec<Element, kVector> (&into)[kScoreTiles][kKeyChunks], int start) {
+  const auto read_keys = [&](Keys (&into)[kScoreTiles][kKeyChunks], int start) {
     KGEN_UNROLL
     for (int i = 0; i < kScoreTiles; ++i) {
       const int place = key_token(lane, i);  // in the tile
@@ -493,17 +530,18 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       KGEN_UNROLL
       for (int c = 0; c < kKeyChunks; ++c) {
         const bool used = token < last;
-        into[i][c] = keys.load<kVector>(used ? at + c * kKeyChunk : kgen::kOutside);
+        const auto loaded = keys[0].template load<kVector>(used ? at + c * kKeyChunk : kgen::kOutside);
+        into[i][c] = kgen::bits::cast<Keys>(loaded);
       }
     }
   };
-  Vec<Element, kVector> next_k[kScoreTiles][kKeyChunks];
+  Keys next_k[kScoreTiles][kKeyChunks];
   read_keys(next_k, begin);
 
   KGEN_NO_UNROLL
   for (int start = begin; start < last; start += kBlockTokens) {
-    Vec<Element, kVector> k[kScoreTiles][kKeyChunks];
-    Vec<Element, kVector> v[kOperands][kValueChunks][kValueTokens];
+    Keys k[kScoreTiles][kKeyChunks];
+    Vec<Stored, kValueVector> v[kOperands][kValueChunks][kValueTokens];
     KGEN_UNROLL
     for (int i = 0; i < kScoreTiles; ++i) {
       KGEN_UNROLL
@@ -520,18 +558,23 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         KGEN_UNROLL
         for (int c = 0; c < kValueChunks; ++c) {
           const bool used = token < last;
-          v[o][c][e] = values.load<kVector>(used ? at + c * kValueChunk : kgen::kOutside);
+          v[o][c][e] = values[0].template load<kValueVector>(used ? at + c * kValueChunk : kgen::kOutside);
         }
       }
     }
 
     const int next = start + kBlockTokens < last ? start + kBlockTokens : start;
-    const int next_page = next > start ? page_of(a, seq, next, kgen::uniform(next_entry), bad) : page;
-    const int table_diff = next_page - page;
-    keys.step(table_diff * a.k_cache_stride_block, next_page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token);
-    values.step(table_diff * a.v_cache_stride_block, next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token);
-    page = next_page;
-    if (next + kBlockTokens < last) next_entry = entry_of(a, seq, next + kBlockTokens);
+    KGEN_UNROLL
+    for (int w = 0; w < kWindows; ++w) {
+      const int token = next;
+      const bool moves = next > start;
+      const int next_page = moves ? page_of(a, seq, next, kgen::uniform(next_entry[w]), bad) : page[w];
+      const int table_diff = next_page - page[w];
+      keys[w].step(table_diff * a.k_cache_stride_block, next_page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token);
+      values[w].step(table_diff * a.v_cache_stride_block, next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token);
+      page[w] = next_page;
+      if (token + kBlockTokens < last) next_entry[w] = entry_of(a, seq, token + kBlockTokens);
+    }
     read_keys(next_k, start + kBlockTokens);
 
     // Scores, then weights: what lies past the end weighs nothing.
@@ -547,11 +590,12 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         scores[i] = kgen::splat<float, kScores>(0.0f);
         KGEN_UNROLL
         for (int c = 0; c < kKeyChunks; ++c) {
+          const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i][c]);
           KGEN_UNROLL
           for (int s = 0; s < kSteps; ++s) {
             KeyOperand key;
             KGEN_UNROLL
-            for (int e = 0; e < kKeyElements; ++e) key[e] = k[i][c][s * kKeyElements + e];
+            for (int e = 0; e < kKeyElements; ++e) key[e] = stored[s * kKeyElements + e];
             scores[i] = add_scores(q[t][c][s], key, scores[i]);
           }
         }
@@ -583,29 +627,29 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         KGEN_UNROLL
         for (int e = 0; e < kWeightElements; ++e) {
           const int from = moved_from(o, e);
-          weights[t][o][e] = kgen::from_float<Element>(scores[from / kScores][from % kScores]);
+          weights[t][o][e] = kgen::from_float<Math>(scores[from / kScores][from % kScores]);
         }
       }
       KGEN_UNROLL
-      for (int j = 0; j < kValueChunks * kVector; ++j) {
+      for (int j = 0; j < kValueChunks * kValueVector; ++j) {
         KGEN_UNROLL
         for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
       }
     }
 
-    // O += P V: each element of the 16 bytes read belongs to another output tile.
+    // O += P V: each element that a lane read belongs to another output tile.
     KGEN_UNROLL
     for (int c = 0; c < kValueChunks; ++c) {
       KGEN_UNROLL
       for (int o = 0; o < kOperands; ++o) {
         KGEN_UNROLL
-        for (int j = 0; j < kVector; ++j) {
+        for (int j = 0; j < kValueVector; ++j) {
           ValueOperand value;
           KGEN_UNROLL
           for (int e = 0; e < kValueTokens; ++e) value[e] = v[o][c][e][j];
           KGEN_UNROLL
           for (int t = 0; t < kRowTiles; ++t) {
-            sums[t][c * kVector + j] = add_values(weights[t][o], value, sums[t][c * kVector + j]);
+            sums[t][c * kValueVector + j] = add_values(weights[t][o], value, sums[t][c * kValueVector + j]);
           }
         }
       }
@@ -647,10 +691,10 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           const int dim = c * kValueChunk + out_dim(lane, e);
           if (row < 0 || row >= kMergeRows || dim >= kHeadDim) continue;
           KGEN_UNROLL
-          for (int j = 0; j < kVector; j += 4) {
+          for (int j = 0; j < kValueVector; j += 4) {
             Vec<float, 4> part;
             KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) part[i] = sums[t][c * kVector + j + i][e];
+            for (int i = 0; i < 4; ++i) part[i] = sums[t][c * kValueVector + j + i][e];
             wave_sums.store((wave * kMergeRows + row) * kHeadDim + dim + j, part);
           }
         }

@@ -4,14 +4,16 @@
 //
 //   arch        cpu_avx2
 //   dtype       f16       the new keys and values
-//   kv_dtype    f16
+//   kv_dtype    f16       the cache; of 8-bit floats, those of the target's flavour
 //   head_dim    64
 //   block_size  16
 //   layout      vllm
 //
 // Write new keys and values into their slots of a paged cache. Slot s is token s % block_size of page
 // s // block_size. Slot -1 marks a padding token and is skipped; any other slot outside the pool is an
-// error before the first write.
+// error before the first write. Where the cache has 8-bit floats a value is divided by the scale of
+// its KV head and rounded to the nearest code, ties to even; what is too large, infinities too,
+// becomes the largest finite value, and NaN stays NaN.
 
 #include "kgen/cpu/abi.hpp"
 #include "kgen/cpu/dtypes.hpp"
@@ -21,7 +23,7 @@ namespace {
 
 using namespace kgen;
 
-// The argument block, version 1: 26 words. Strides count elements.
+// The argument block, version 1: 30 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t key, key_stride_token, key_stride_head;
@@ -29,26 +31,29 @@ struct Args {
   int64_t k_cache, k_cache_stride_block, k_cache_stride_head, k_cache_stride_token, k_cache_stride_dim;
   int64_t v_cache, v_cache_stride_block, v_cache_stride_head, v_cache_stride_token, v_cache_stride_dim;
   int64_t slot_mapping;
+  int64_t k_scale, k_scale_stride_head;
+  int64_t v_scale, v_scale_stride_head;
   // Sizes, and what follows from them.
   int64_t num_tokens, num_kv_heads, num_blocks;
 };
-static_assert(sizeof(Args) == 26 * sizeof(int64_t));
+static_assert(sizeof(Args) == 30 * sizeof(int64_t));
 
 using T = kgen::f16;
+using KV = kgen::f16;
 
 constexpr int kHeadDim = 64;
 constexpr int kBlockSize = 16;
 /// Writes one head of one token to its place in the cache, where
 /// its elements lie in groups.
-void write_k(const Args& a, const T* from, T* to) {
+void write_k(const Args& a, const KV* from, KV* to) {
   constexpr int kGroup = 8;
   for (int d = 0; d < kHeadDim; d += kGroup) {
-    std::memcpy(to + d / kGroup * a.k_cache_stride_dim, from + d, kGroup * sizeof(T));
+    std::memcpy(to + d / kGroup * a.k_cache_stride_dim, from + d, kGroup * sizeof(KV));
   }
 }
 /// Writes one head of one token to its place in the cache, where
 /// its elements lie a stride apart.
-void write_v(const Args& a, const T* from, T* to) {
+void write_v(const Args& a, const KV* from, KV* to) {
   for (int d = 0; d < kHeadDim; ++d) to[d * a.v_cache_stride_dim] = from[d];
 }
 void write_token(const Args& a, int64_t token, int64_t slot) {
@@ -56,8 +61,8 @@ void write_token(const Args& a, int64_t token, int64_t slot) {
   const T* value = pointer<const T>(a.value) + token * a.value_stride_token;
   const int64_t block = slot / kBlockSize;
   const int64_t place = slot % kBlockSize;
-  T* k = pointer<T>(a.k_cache) + block * a.k_cache_stride_block + place * a.k_cache_stride_token;
-  T* v = pointer<T>(a.v_cache) + block * a.v_cache_stride_block + place;
+  KV* k = pointer<KV>(a.k_cache) + block * a.k_cache_stride_block + place * a.k_cache_stride_token;
+  KV* v = pointer<KV>(a.v_cache) + block * a.v_cache_stride_block + place;
   for (int64_t head = 0; head < a.num_kv_heads; ++head) {
     write_k(a, key + head * a.key_stride_head, k + head * a.k_cache_stride_head);
     write_v(a, value + head * a.value_stride_head, v + head * a.v_cache_stride_head);

@@ -16,7 +16,16 @@ from kgen.diagnostics import choice_hint
 INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1
 
-DTYPES: Mapping[str, int] = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "u8": 1}
+DTYPES: Mapping[str, int] = {
+    "f32": 4,
+    "f16": 2,
+    "bf16": 2,
+    "fp8_e4m3": 1,
+    "fp8_e5m2": 1,
+    "i32": 4,
+    "i64": 8,
+    "u8": 1,
+}
 """Element size in bytes."""
 
 

@@ -30,6 +30,9 @@ Code = list[Any]
 # omp_get_thread_num of the OpenMP runtime the process already has, or 0 to run serially.
 HEADER = ("abi", "words", "error", "parallel", "thread_num", "num_threads")
 
+FLAVOUR = "target.fp8"
+"""Which 8-bit floats (`kgen.fp8`) kernels of a target read, among what a policy says of its targets."""
+
 # What a launch may answer. 0 is success; the kernel has written nothing on any other answer.
 ERRORS: Mapping[str, int] = {
     "abi": 1,  # the block was filled for another version of this library
@@ -41,6 +44,7 @@ ERRORS: Mapping[str, int] = {
     "fault": 7,  # simulator only: linear block id, thread, source line of a faulty kernel
     "indptr": 8,  # entry, 0 for qo_indptr or 1 for kv_indptr, the value
     "extend_len": 9,  # row, limit, the number of new tokens
+    "scale": 10,  # KV head, 0 for k_scale or 1 for v_scale, the bits of the float
 }
 
 
@@ -75,7 +79,9 @@ class ArgumentRule:
     kind: `tensor`, `cache` (a KV cache in the variant's layout; `cache` is k or v), `int`,
     `float`. dtype: a dtype name, or the name of the parameter that holds it. access: read,
     write or update. `workspace`: dispatch allocates it when the variant needs it (`when`); `zeroed`: it is
-    all zeros before the first call, and every call leaves it so.
+    all zeros before the first call, and every call leaves it so. Where it is no workspace and has a `when`, a
+    call gives it where that holds and nowhere else, `because` of the reason. `broadcast`: one element may stand
+    for all along an axis, by a stride of 0.
     """
 
     name: str
@@ -88,6 +94,8 @@ class ArgumentRule:
     workspace: bool = False
     when: Code | None = None
     zeroed: bool = False
+    because: str = ""
+    broadcast: bool = False
 
 
 @dataclass(frozen=True)

@@ -181,13 +181,17 @@ class _Reader:
 
 
 def _is_code(value: Any, depth: int = 0) -> bool:
-    """A coded expression: a list that starts with its operator and holds scalars and such lists."""
+    """A coded expression: a list that starts with its operator and holds scalars, such lists, and, for the
+    operands of a chain and the choices of `in`, lists of them."""
     if not isinstance(value, list) or not value or not isinstance(value[0], str) or depth > MAX_CODE_DEPTH:
         return False
-    return all(
-        _is_code(item, depth + 1) if isinstance(item, list) else isinstance(item, bool | int | float | str)
-        for item in value[1:]
-    )
+    return all(_is_part(item, depth + 1) for item in value[1:])
+
+
+def _is_part(item: Any, depth: int) -> bool:
+    if not isinstance(item, list):
+        return isinstance(item, bool | int | float | str)
+    return _is_code(item, depth) or (bool(item) and all(_is_code(each, depth) for each in item))
 
 
 def _say(value: Any) -> str:

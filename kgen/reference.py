@@ -2,7 +2,8 @@
 
 Attention masks and scores reach it as callables over a `Point`, whose fields broadcast to
 [num_heads, num_queries, num_keys]. LSE is the natural logarithm. A row that sees no key has O = 0
-and LSE = -inf. Nothing is written in place: cache writes return a new cache.
+and LSE = -inf. Nothing is written in place: cache writes return a new cache. A cache of 8-bit floats comes
+to attention as what it stands for (`kgen.quantise.dequantised`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.layout import Layout, TensorOrder
+from kgen.quantise import quantised
 
 
 @dataclass(frozen=True)
@@ -182,17 +184,27 @@ def merge_states(states: Tensor, states_lse: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reshape_and_cache(
-    key: Tensor, value: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor, layout: Layout
+    key: Tensor,
+    value: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    layout: Layout,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The caches after key, value [tokens, Hkv, D] went to their slots; slot -1 is skipped."""
+    """The caches after key, value [tokens, Hkv, D] went to their slots; slot -1 is skipped. The scales, f32,
+    one element or [Hkv], are those of caches of 8-bit floats."""
     written = slot_mapping != -1
     slots = slot_mapping[written].long()
     caches = []
-    for new, cache, which in ((key, k_cache, "k"), (value, v_cache, "v")):
+    for new, cache, which, scale in ((key, k_cache, "k", k_scale), (value, v_cache, "v", v_scale)):
         order = known_order(layout, which)
         pages = canonical(cache, order).clone(memory_format=torch.contiguous_format)
         rows = pages.view(-1, *pages.shape[2:])
         _check_ids(slots, rows.shape[0], "slot")
+        if scale is not None:
+            new = quantised(new, scale.reshape(-1, 1), cache.dtype)
         rows[slots] = new[written].to(rows.dtype)
         caches.append(from_canonical(pages, order))
     return caches[0], caches[1]

@@ -28,6 +28,7 @@ BASE = (
     "arithmetic",
     "semantics",
     "tuning",
+    "fp8",
 )
 # Each of these may import those before it.
 COMPILE = ("syntax", "algebra", "spec", "targets", "masks", "variants", "render", "build", "inspect")
@@ -36,6 +37,7 @@ ACROSS = (
     "pictures",
     "api",
     "ops",
+    "quantise",
     "reference",
     "testing",
     "bench",
@@ -61,16 +63,18 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     **{room: (*BASE, *COMPILE[:place]) for place, room in enumerate(COMPILE)},
     "metadata": ("diagnostics", "layout"),
     "dispatch": (*BASE, "metadata"),
-    "runtime": ("diagnostics", "env", "layout", "metadata"),
+    "runtime": ("diagnostics", "env", "layout", "metadata", "fp8"),
     "api": (*BASE, *COMPILE, "dispatch"),
     "ops": ("api", "dispatch"),
-    "reference": ("diagnostics", "layout"),
-    "testing": (*BASE, *COMPILE, *RUN, "api", "ops", "reference"),
-    "bench": (*BASE, *COMPILE, *RUN, "pictures", "api", "ops", "reference", "testing"),
-    "tune": (*BASE, *COMPILE, *RUN, "api", "ops", "reference", "testing", "bench"),
+    "fp8": (),
+    "quantise": ("fp8", "layout"),
+    "reference": ("diagnostics", "layout", "quantise"),
+    "testing": (*BASE, *COMPILE, *RUN, "api", "ops", "quantise", "reference"),
+    "bench": (*BASE, *COMPILE, *RUN, "pictures", "api", "ops", "quantise", "reference", "testing"),
+    "tune": (*BASE, *COMPILE, *RUN, "api", "ops", "quantise", "reference", "testing", "bench"),
     "replay": ("diagnostics", "runtime"),
     "paper": ("diagnostics", "runtime", "replay"),
-    "engine": ("diagnostics", "layout", "metadata", "runtime", "ops"),
+    "engine": ("diagnostics", "layout", "metadata", "runtime", "ops", "fp8"),
     "integrations": ("diagnostics", "env", "layout", *RUN, "ops", "engine"),
     "demo": (*BASE, *COMPILE, *RUN, *ACROSS),
     "commands": (*BASE, *COMPILE, *RUN, *ACROSS, "demo"),
@@ -80,9 +84,21 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 
 # Packages from outside, and the rooms that may use them. Whatever is not listed here is free.
 OUTSIDE: Mapping[str, tuple[str, ...]] = {
-    "torch": (*RUN, "reference", "testing", "bench", "tune", "paper", "engine", "integrations", "demo"),
+    "torch": (
+        *RUN,
+        "quantise",
+        "reference",
+        "testing",
+        "bench",
+        "tune",
+        "paper",
+        "engine",
+        "integrations",
+        "demo",
+    ),
     "numpy": (
         *RUN,
+        "quantise",
         "reference",
         "testing",
         "bench",

@@ -1,5 +1,6 @@
 """What a manifest document says after a round trip, and what is said of one that was harmed."""
 
+import dataclasses
 import json
 
 import pytest
@@ -115,6 +116,18 @@ def test_a_fault_deep_inside_a_library_has_its_path():
     data["policies"][0]["arguments"][0]["axes"][0]["unit"] = 1
     with pytest.raises(KgenError, match=r"policies\[0\].arguments\[0\].axes\[0\].unit must be true or false"):
         from_json(Library, json.dumps(data), "l.json")
+
+
+def test_lists_of_operands_are_code():
+    chain = ["compare", ["<", "<="], [["int", 1], ["name", "x"], ["int", 3]]]
+    member = ["in", ["name", "kind"], [["str", "a"], ["str", "b"]]]
+    guards = [Guard(["and", chain, member], "why", "x.yaml:1:1")]
+    policy = dataclasses.replace(LIBRARY.policies[0], guards=tuple(guards))
+    assert from_json(Policy, to_json(policy), "p.json") == policy
+    for wrong in (["in", ["name", "kind"], [["str", "a"], 3]], ["in", ["name", "kind"], []]):
+        broken = dataclasses.replace(policy, guards=(Guard(wrong, "why", "x.yaml:1:1"),))
+        with pytest.raises(KgenError, match="is not a coded expression"):
+            from_json(Policy, to_json(broken), "p.json")
 
 
 @pytest.mark.parametrize("keep", [0, 1, 40, -3])

@@ -16,6 +16,7 @@ from kgen.dispatch.bind import byte_view
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Bound, Call, Names, View
 from kgen.dispatch.operators import Operator
+from kgen.fp8 import BY_TORCH, Format
 from kgen.manifest import HEADER, Policy
 
 _DTYPES: Mapping[torch.dtype, str] = {
@@ -26,6 +27,7 @@ _DTYPES: Mapping[torch.dtype, str] = {
     torch.int64: "i64",
     torch.uint8: "u8",
 }
+_FP8: Mapping[torch.dtype, Format] = {getattr(torch, name): one for name, one in BY_TORCH.items()}
 
 
 def call_of(operator: Operator, arguments: Sequence[Any]) -> Call:
@@ -103,8 +105,11 @@ def view(tensor: torch.Tensor) -> View:
     if tensor.layout != torch.strided:
         kind = str(tensor.layout).removeprefix("torch.")
         raise fault("K513", f"a tensor is {kind}; kernels read strided ones")
+    shape, strides, device = tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device)
+    if (fp8 := _FP8.get(tensor.dtype)) is not None:
+        return View(shape, strides, fp8.dtype, device, fp8.torch)
     dtype = _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
-    return View(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(tensor.device))
+    return View(shape, strides, dtype, device)
 
 
 def _tensor(operator: Operator, name: str, tensor: Any) -> View | None:

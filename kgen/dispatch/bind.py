@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kgen.diagnostics import Collector, KgenError, choice_hint
 from kgen.dispatch import codes
+from kgen.dispatch.flavours import disagreement, hint_for_bytes
 from kgen.dispatch.model import Bound, Call, Names, View
 from kgen.layout import TensorOrder
 from kgen.manifest import ArgumentRule, AxisRule, Code, Policy, Scalar
@@ -30,7 +31,8 @@ def bind(policy: Policy, call: Call) -> Bound:
     for rule in sorted(policy.arguments, key=lambda rule: _ORDER[rule.access]):
         if rule.kind in ("tensor", "cache") and not rule.workspace:
             binder.argument(rule)
-    binder.same_device()
+    binder.presence()
+    binder.alike()
     binder.finish()
     return binder.bound()
 
@@ -63,6 +65,7 @@ class _Binder:
         self.strides: dict[str, Mapping[str, int]] = {}
         self.absent: set[str] = set()
         self.devices: dict[str, str] = {}
+        self.fp8: dict[str, str] = {}
         self.later: list[tuple[str, Code, int]] = []
         self.found = Collector()
         self.free = codes.free_params(policy)
@@ -99,15 +102,31 @@ class _Binder:
             return
         self._dtype(rule, view)
         self.devices[rule.name] = view.device
+        if view.fp8:
+            self.fp8[rule.name] = view.fp8
         if rule.kind == "cache":
             self._cache(rule, view)
         else:
             self._tensor(rule, view)
 
-    def same_device(self) -> None:
+    def alike(self) -> None:
+        """What all tensors of a call have in common."""
         if len(set(self.devices.values())) > 1:
             where = ", ".join(f"{name} on {device}" for name, device in self.devices.items())
             self.fail("K514", f"the arguments are on different devices: {where}")
+        if disagrees := disagreement(self.fp8):
+            self.fail("K511", disagrees)
+
+    def presence(self) -> None:
+        """Arguments that are there where the spec says so, and only there."""
+        for rule in self.policy.arguments:
+            if rule.workspace or rule.when is None or not codes.known(rule.when, self.names):
+                continue
+            wanted, absent = evaluate(rule.when, self.names), rule.name in self.absent
+            if wanted and absent:
+                self.fail("K510", f"{rule.name} must be given: {rule.because}")
+            elif not wanted and not absent:
+                self.fail("K510", f"{rule.name} must not be given: {rule.because}")
 
     def finish(self) -> None:
         """Raise what was found; where nothing was, the guards have their say first."""
@@ -126,21 +145,28 @@ class _Binder:
             device=device,
             policy=self.call.policy,
             pending=tuple(self.later),
+            fp8=self.fp8,
         )
 
     def _dtype(self, rule: ArgumentRule, view: View) -> None:
         if rule.dtype in DTYPES:
             if view.dtype != rule.dtype:
                 self.fail("K511", f"{rule.name} is {view.dtype}; it must be {rule.dtype}")
+        elif view.dtype == "u8" and (hint := hint_for_bytes(codes.param(self.policy, rule.dtype))):
+            self.fail("K511", f"{rule.name} is u8", hint)
         elif self._legal(rule.dtype, view.dtype, f"{rule.name} is "):
             self._define(rule.dtype, view.dtype, f"{rule.name}", "K511")
 
     def _tensor(self, rule: ArgumentRule, view: View) -> None:
         axes = [axis.name for axis in rule.axes]
+        if rule.broadcast:
+            view = spread(view, len(axes))
         if not self._rank(rule, view, axes):
             return
-        for axis, extent in zip(rule.axes, view.shape, strict=True):
-            self._size(f"{rule.name} axis {axis.name}", axis, extent)
+        for axis, extent, stride in zip(rule.axes, view.shape, view.strides, strict=True):
+            if stride or not rule.broadcast:
+                hint = "one element stands for all" if rule.broadcast else None
+                self._size(f"{rule.name} axis {axis.name}", axis, extent, hint)
         self._memory(rule, view, axes)
 
     def _cache(self, rule: ArgumentRule, view: View) -> None:
@@ -178,8 +204,8 @@ class _Binder:
         return False
 
     def _memory(self, rule: ArgumentRule, view: View, axes: tuple[str, ...] | list[str]) -> None:
-        """The last axis must be contiguous; what is written must not overlap itself."""
-        if view.shape[-1] > 1 and view.strides[-1] != 1:
+        """A last axis without a stride must be contiguous; what is written must not overlap itself."""
+        if view.shape[-1] > 1 and view.strides[-1] != 1 and not rule.broadcast:
             message = f"{rule.name} axis {axes[-1]} has stride {view.strides[-1]}"
             self.fail("K513", f"{message}; the last axis must be contiguous")
         if rule.access != "read" and overlaps(view):
@@ -187,31 +213,33 @@ class _Binder:
             self.fail("K513", message, f"pass {rule.name}.contiguous() or a tensor of its own")
         self.strides[rule.name] = dict(zip(axes, view.strides, strict=True))
 
-    def _size(self, place: str, axis: AxisRule, extent: int) -> None:
+    def _size(self, place: str, axis: AxisRule, extent: int, hint: str | None = None) -> None:
         if axis.size[0] == "name" and self._defines(axis.size[1]):
-            self._define(axis.size[1], extent, place)
+            self._define(axis.size[1], extent, place, hint=hint)
         elif codes.known(axis.size, self.names):
-            self._expect(place, axis.size, extent)
+            self._expect(place, axis.size, extent, hint)
         else:
             self.later.append((place, axis.size, extent))
 
     def _defines(self, name: str) -> bool:
         return all(name != fact for fact, _ in self.policy.facts)
 
-    def _define(self, name: str, value: Scalar, place: str, code: str = "K512") -> None:
+    def _define(
+        self, name: str, value: Scalar, place: str, code: str = "K512", hint: str | None = None
+    ) -> None:
         before = self.names.setdefault(name, value)
         if before != value:
             said = self.origin.get(name, "the call")
-            self.fail(code, f"{place} is {value}, but {name} is {before} (from {said})")
+            self.fail(code, f"{place} is {value}, but {name} is {before} (from {said})", hint)
             return
         if name not in self.origin:
             self.origin[name] = place
             self._legal(name, value, f"{place} is ")
 
-    def _expect(self, place: str, size: Code, extent: int) -> None:
+    def _expect(self, place: str, size: Code, extent: int, hint: str | None = None) -> None:
         expected = evaluate(size, self.names)
         if expected != extent:
-            self.fail("K512", f"{place} is {extent}; it must be {expected}")
+            self.fail("K512", f"{place} is {extent}; it must be {expected}", hint)
 
     def _legal(self, name: str, value: Scalar, place: str) -> bool:
         """Whether a parameter may have this value; complains where it may not."""
@@ -231,6 +259,14 @@ class _Binder:
             self.fail(code, f"{place}{value}, which is no {name}", f"{name} is one of: {listed}")
             return False
         return True
+
+
+def spread(view: View, rank: int) -> View:
+    """A tensor in which one element stands for all along an axis: there its stride is 0. A tensor without
+    axes has one element along each."""
+    shape = view.shape or (1,) * rank
+    strides = tuple(0 if n == 1 else s for n, s in zip(shape, view.strides or shape, strict=True))
+    return replace(view, shape=shape, strides=strides)
 
 
 def overlaps(view: View) -> bool:

@@ -21,6 +21,7 @@ from kgen.dispatch.bind import bind, check_pending, with_scalars
 from kgen.dispatch.boxes import tensor_map
 from kgen.dispatch.buildable import select_buildable
 from kgen.dispatch.errors import LATE, ON_GPU, fault, kernel_fault
+from kgen.dispatch.flavours import check_flavour
 from kgen.dispatch.missing import missing_variant
 from kgen.dispatch.model import Bound, Built, Call, Compiler, Names, Selection
 from kgen.dispatch.operators import Operator
@@ -270,6 +271,7 @@ class Dispatcher:
     def _kernel(self, policy: Policy, bound: Bound) -> tuple[Selection, Loaded]:
         """Selection and loaded code; builds what is not built, once more where a file is damaged."""
         selection = self.choose(policy, bound)
+        check_flavour(policy, bound, selection.names)
         if selection.kernel is not None:
             try:
                 return selection, self.registry.load(selection.kernel)
@@ -323,7 +325,8 @@ def _refuse(plan: Plan, status: int) -> None:
 
 
 def _check_absent(policy: Policy, bound: Bound) -> None:
-    required = {a.name for a in policy.arguments if a.kind in ("tensor", "cache") and not a.optional}
+    tensors = [a for a in policy.arguments if a.kind in ("tensor", "cache") and not a.workspace]
+    required = {a.name for a in tensors if not a.optional and a.when is None}
     missing = sorted(bound.absent & required)
     if missing:
         raise fault("K510", f"{policy.op}: {', '.join(missing)} must be given")

@@ -1,10 +1,11 @@
 """Faults of a call, in the words of the spec.
 
-K51x arguments, K52x selection and loading, K53x what a kernel reported.
+K51x arguments, K52x selection and loading, K519 and K53x what a kernel reported.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 
 from kgen.diagnostics import Diagnostic, KgenError
@@ -99,6 +100,12 @@ def _extend_len(_facts: Mapping[str, Scalar], row: int, limit: int, value: int) 
     return "K538", message, "max_extend_len is an upper bound of the new tokens of every sequence"
 
 
+def _scale(_facts: Mapping[str, Scalar], row: int, index: int, value: int) -> _Described:
+    name = "v_scale" if index else "k_scale"
+    (number,) = struct.unpack("<f", struct.pack("<I", value & 0xFFFFFFFF))
+    return "K519", f"{name} of KV head {row} is {number}", "a scale is a finite number above 0"
+
+
 _KERNEL_FAULTS: Mapping[str, _Describe] = {
     "abi": _abi,
     "block_id": _block_id,
@@ -109,4 +116,5 @@ _KERNEL_FAULTS: Mapping[str, _Describe] = {
     "fault": _simulated,
     "indptr": _indptr,
     "extend_len": _extend_len,
+    "scale": _scale,
 }

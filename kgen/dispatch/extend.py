@@ -36,25 +36,30 @@ def extend_attention(
     return_lse: bool = False,
     variant: str | None = None,
     variant_args: Mapping[str, Any] | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
     arch: str | None = None,
 ) -> Any:
     """Attention of the new tokens of a ragged batch to a prefix and to each other.
 
     q: [total_q, num_heads, head_dim], f32, f16 or bf16; the rows of sequence b from batch.qo_indptr[b] on.
-    k_cache, v_cache: pages in `layout`'s order, of batch.block_size tokens. Token slots may also lie evenly
-        in larger pages of bshd, or as [num_slots, num_kv_heads, head_dim]: they are read without a copy.
+    k_cache, v_cache: pages in `layout`'s order, of batch.block_size tokens, like q or 8-bit floats. Token
+        slots may also lie evenly in larger pages of bshd, or as [num_slots, num_kv_heads, head_dim]: they are
+        read without a copy.
     batch: where rows and keys are (`kgen.metadata`). A row's query stands at seq_len - extend_len + i; rows
         that see no key get out = 0 and lse = -inf, also where there are more queries than keys. Index
         arrays of int64 are converted to int32, which they must fit.
-    k_new, v_new: [total_q, num_kv_heads, head_dim]; given with a SEPARATE batch, and only then.
+    k_new, v_new: [total_q, num_kv_heads, head_dim] like q; given with a SEPARATE batch, and only then.
     softmax_scale: factor of q.k; 1/sqrt(head_dim) where None.
     out: like q; allocated where None. lse: [total_q, num_heads] f32, natural logarithm; written where given
         or `return_lse`.
     variant, variant_args: a mask/score variant other than causal, and its arguments by name: numbers,
         [num_heads] f32, [num_seqs], [total_q] or [num_seqs, keys] i32, ...
+    k_scale, v_scale: with 8-bit caches, and only then: what their values (not those of k_new and v_new) are
+        multiples of, above 0; f32, one element or [num_kv_heads].
     arch: a target other than the default one.
 
-    Returns out, or (out, lse) with `return_lse`. Raises KgenError (K51x, K52x, K531, K532, K537, K538).
+    Returns out, or (out, lse) with `return_lse`. Raises KgenError (K51x, K52x, K531, K532, K537, K538, K519).
     """
     _check_batch(q, batch, k_new, v_new)
     if batch.block_size == 1 and layout == "bshd":
@@ -66,6 +71,7 @@ def extend_attention(
     arguments = (
         out, lse, q, k_cache, v_cache, k_new, v_new,
         batch.qo_indptr.int(), batch.kv_indptr.int(), batch.kv_indices.int(), batch.seq_lens.int(),
+        k_scale, v_scale,
         softmax_scale, batch.max_extend_len, batch.max_seq_len, batch.block_size, layout, variant, arch,
     )  # fmt: skip
     if variant is not None or variant_args:

@@ -20,12 +20,14 @@ Names = Mapping[str, Scalar]
 
 @dataclass(frozen=True)
 class View:
-    """What binding sees of a tensor: extents, strides in elements, dtype and device by name."""
+    """What binding sees of a tensor: extents, strides in elements, dtype and device by name. `fp8`: of
+    8-bit floats, the name of torch's dtype, which says their flavour."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
     device: str
+    fp8: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Call:
 class Bound:
     """A call whose arguments fit the spec. `names` holds the parameters and facts they fix,
     `requested` the free parameters the caller insists on, `strides` those of each argument by axis.
-    `pending` are axes whose size is a fact derived later: (place, size, extent)."""
+    `pending` are axes whose size is a fact derived later: (place, size, extent). `fp8`: the torch dtypes of
+    arguments that hold 8-bit floats."""
 
     names: Names
     requested: Names
@@ -55,6 +58,7 @@ class Bound:
     device: str
     policy: str | None = None
     pending: tuple[tuple[str, Code, int], ...] = ()
+    fp8: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Operator:
 
 PAGED_ATTENTION = Operator(
     name="paged_attention",
-    tensors=("out", "lse", "q", "k_cache", "v_cache", "block_table", "seq_lens"),
+    tensors=("out", "lse", "q", "k_cache", "v_cache", "block_table", "seq_lens", "k_scale", "v_scale"),
     writes=frozenset({"out", "lse"}),
     scalars={"softmax_scale": "float", "max_seq_len": "int"},
     keywords={
@@ -51,7 +51,7 @@ PAGED_ATTENTION = Operator(
         "variant": "str",
         "arch": "str",
     },
-    optional=frozenset({"lse"}),
+    optional=frozenset({"lse", "k_scale", "v_scale"}),
     defaults={"softmax_scale": lambda facts: float(facts["head_dim"]) ** -0.5},
 )
 
@@ -59,12 +59,12 @@ EXTEND_ATTENTION = Operator(
     name="extend_attention",
     tensors=(
         *("out", "lse", "q", "k_cache", "v_cache", "k_new", "v_new"),
-        *("qo_indptr", "kv_indptr", "kv_indices", "seq_lens"),
+        *("qo_indptr", "kv_indptr", "kv_indices", "seq_lens", "k_scale", "v_scale"),
     ),
     writes=frozenset({"out", "lse"}),
     scalars={"softmax_scale": "float", "max_extend_len": "int", "max_seq_len": "int"},
     keywords={"block_size": "int", "layout": "str", "variant": "str", "arch": "str"},
-    optional=frozenset({"lse", "k_new", "v_new"}),
+    optional=frozenset({"lse", "k_new", "v_new", "k_scale", "v_scale"}),
     together=frozenset({"k_new", "v_new"}),
     defaults={"softmax_scale": lambda facts: float(facts["head_dim"]) ** -0.5},
 )
@@ -79,8 +79,9 @@ MERGE_STATES = Operator(
 
 RESHAPE_AND_CACHE = Operator(
     name="reshape_and_cache",
-    tensors=("key", "value", "k_cache", "v_cache", "slot_mapping"),
+    tensors=("key", "value", "k_cache", "v_cache", "slot_mapping", "k_scale", "v_scale"),
     writes=frozenset({"k_cache", "v_cache"}),
+    optional=frozenset({"k_scale", "v_scale"}),
     keywords={"layout": "str", "arch": "str"},
 )
 

@@ -36,13 +36,15 @@ def paged_attention(
     policy: str | None = None,
     variant: str | None = None,
     variant_args: Mapping[str, Any] | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
     arch: str | None = None,
 ) -> Any:
     """Decode attention: one query token per sequence over a paged KV cache.
 
     q: [num_seqs, num_heads, head_dim], f32, f16 or bf16.
     k_cache, v_cache: pages in `layout`'s order (bshd: [num_blocks, block_size, num_kv_heads,
-        head_dim]); num_heads is a multiple of num_kv_heads.
+        head_dim]), like q or 8-bit floats; num_heads is a multiple of num_kv_heads.
     block_table: [num_seqs, max_pages] i32; page ids of each sequence, those past its length unread.
     seq_lens: [num_seqs] i32, in tokens; a sequence of 0 gets out = 0 and lse = -inf.
     max_seq_len: an upper bound of seq_lens known to the host, in tokens.
@@ -55,9 +57,11 @@ def paged_attention(
     policy: `vllm` (default), `split`, `single_pass`, `balanced` or `even`: how partition_size is chosen.
     variant: a mask/score variant other than the default one; the query stands at seq_len - 1.
     variant_args: its arguments by name: numbers, [num_heads] f32, [num_seqs] i32, ...
+    k_scale, v_scale: with 8-bit caches, and only then: what their values are multiples of, above 0; f32, one
+        element or [num_kv_heads].
     arch: a target other than the default one.
 
-    Returns out, or (out, lse) with `return_lse`. Raises KgenError (K51x, K52x, K531, K532).
+    Returns out, or (out, lse) with `return_lse`. Raises KgenError (K51x, K52x, K531, K532, K519).
     """
     if out is None:
         out = _empty(q)
@@ -66,19 +70,19 @@ def paged_attention(
     if variant is not None or variant_args:
         launch_variant(
             "paged_attention", variant, variant_args,
-            out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
-            layout, partition_size, reuse_kv_times, policy, variant, arch,
+            out, lse, q, k_cache, v_cache, block_table, seq_lens, k_scale, v_scale,
+            softmax_scale, max_seq_len, layout, partition_size, reuse_kv_times, policy, variant, arch,
         )  # fmt: skip
         return (out, lse) if return_lse else out
     # Spelt out twice: packing the arguments into a tuple first costs a fifth of a small call.
     if is_dynamo_compiling() or not CALLS["paged_attention"](
-        out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
-        layout, partition_size, reuse_kv_times, policy, variant, arch,
+        out, lse, q, k_cache, v_cache, block_table, seq_lens, k_scale, v_scale,
+        softmax_scale, max_seq_len, layout, partition_size, reuse_kv_times, policy, variant, arch,
     ):  # fmt: skip
         through_torch(
             "paged_attention",
-            out, lse, q, k_cache, v_cache, block_table, seq_lens, softmax_scale, max_seq_len,
-            layout, partition_size, reuse_kv_times, policy, variant, arch,
+            out, lse, q, k_cache, v_cache, block_table, seq_lens, k_scale, v_scale,
+            softmax_scale, max_seq_len, layout, partition_size, reuse_kv_times, policy, variant, arch,
         )  # fmt: skip
     return (out, lse) if return_lse else out
 
@@ -123,21 +127,28 @@ def reshape_and_cache(
     slot_mapping: Tensor,
     *,
     layout: str = "bshd",
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
     arch: str | None = None,
 ) -> None:
     """Write new keys and values into their slots of a paged cache.
 
-    key, value: [num_tokens, num_kv_heads, head_dim], of the caches' dtype.
-    k_cache, v_cache: pages in `layout`'s order, written in place.
+    key, value: [num_tokens, num_kv_heads, head_dim], f32, f16 or bf16.
+    k_cache, v_cache: pages in `layout`'s order, written in place; of the dtype of key and value, or 8-bit
+        floats: then each value is divided by its scale and rounded to the nearest code, ties to even. What is
+        too large, infinities too, becomes the largest finite value; NaN stays NaN.
     slot_mapping: [num_tokens] i64; slot s is token s % block_size of page s // block_size, and -1
         marks a padding token, which is skipped.
+    k_scale, v_scale: with 8-bit caches, and only then: f32 above 0, one element or [num_kv_heads].
 
-    Raises KgenError (K51x, K52x; K533 for a slot outside the pool) before the first write.
+    Raises KgenError (K51x, K52x; K533 for a slot outside the pool, K519 for a scale) before the first write.
     """
     if is_dynamo_compiling() or not CALLS["reshape_and_cache"](
-        key, value, k_cache, v_cache, slot_mapping, layout, arch
+        key, value, k_cache, v_cache, slot_mapping, k_scale, v_scale, layout, arch
     ):
-        through_torch("reshape_and_cache", key, value, k_cache, v_cache, slot_mapping, layout, arch)
+        through_torch(
+            "reshape_and_cache", key, value, k_cache, v_cache, slot_mapping, k_scale, v_scale, layout, arch
+        )
 
 
 def copy_blocks(caches: Tensor | Sequence[Tensor], block_mapping: Tensor, *, arch: str | None = None) -> None:

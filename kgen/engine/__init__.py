@@ -2,6 +2,7 @@
 
     Engine          submit, step, stream, abort              engine.py over memory.py, batch.py
     Model           what it asks of a network                model.py; integrations/decoder.py is one
+    calibrate       scales of an 8-bit KV cache, from text   calibration.py
     Kernels         what it asks of kernels                  kernels.py: those of kgen.ops
     SamplingParams  greedy, sampled, beam search             params.py; sampling.py, tracks.py, beams.py
     TextStream      text from tokens, one by one             text.py
@@ -13,6 +14,7 @@ behind whatever is in memory of their prompts, the decode rows through paged_att
 of rows that are sampled from, no others.
 """
 
+from kgen.engine.calibration import calibrate
 from kgen.engine.chat import Chat, Conversation, TokenChat, Tokenizer, decoder
 from kgen.engine.chatfile import Script, read_chats
 from kgen.engine.counting import counted
@@ -48,6 +50,7 @@ __all__ = [
     "TokenEvent",
     "Tokenizer",
     "Turn",
+    "calibrate",
     "converse",
     "counted",
     "decoder",

@@ -57,12 +57,13 @@ def hg_prefix_prefill_varlen_fwd(
     alibi_slopes: [Hq] f32. block_table: [B, pages]. Index arrays are int32 or int64.
     softmax_scale: 1/sqrt(D) where None. softcap: none where 0.
     window_size_left, window_size_right: keys before and after its own that a query sees; all where negative.
+    scales_k, scales_v: with k and v of 8-bit floats, and only then: f32, one element or [Hkv].
 
     Returns (out, LSE [Hq, total_q] f32, natural logarithm). Raises KgenError: K516 for dropout,
-    return_softmax, scales, s_aux, slopes by sequence and layout 2; K54x for arrays that disagree.
+    return_softmax, scales_q, s_aux, slopes by sequence and layout 2; K54x for arrays that disagree.
     """
     name = "hg_prefix_prefill_varlen_fwd"
-    _refuse(name, p_dropout, return_softmax, (scales_q, scales_k, scales_v), s_aux)
+    _refuse(name, p_dropout, return_softmax, scales_q, s_aux)
     if is_bf16_output is not None and is_bf16_output != (q.dtype == torch.bfloat16):
         raise _fault("K516", f"{name}: the output has the dtype of q, {q.dtype}", "leave is_bf16_output out")
     if alibi_slopes is not None and alibi_slopes.dim() != 1:
@@ -97,6 +98,8 @@ def hg_prefix_prefill_varlen_fwd(
         return_lse=True,
         variant=variant,
         variant_args=variant_args,
+        k_scale=scales_k,
+        v_scale=scales_v,
     )
     return found, lse.T.contiguous()
 
@@ -148,16 +151,12 @@ def _refuse(
     name: str,
     p_dropout: float,
     return_softmax: bool,
-    scales: tuple[Tensor | None, ...],
+    scales_q: Tensor | None,
     s_aux: Tensor | None,
 ) -> None:
     refuse(name, {"p_dropout": p_dropout > 0}, "inference drops nothing: pass 0")
     refuse(name, {"return_softmax": return_softmax}, "the weights are never in memory")
-    refuse(
-        name,
-        {"a scale of FP8": any(scale is not None for scale in scales)},
-        "q, k and v are f32, f16 or bf16",
-    )
+    refuse(name, {"scales_q": scales_q is not None}, "queries are f32, f16 or bf16, which have no scale")
     refuse(name, {"s_aux": s_aux is not None}, "logits without keys are not part of any variant")
 
 

@@ -35,6 +35,8 @@ def extend_attention_fwd(
     sliding_window_size: int = -1,
     sinks: Tensor | None = None,
     max_seq_len: int | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
 ) -> None:
     """Write o_extend: attention of new tokens to their prefixes and to each other.
 
@@ -45,6 +47,7 @@ def extend_attention_fwd(
         SGLang does not pass. Both must be given where the arrays are on a device.
     sm_scale: 1/sqrt(head_dim) where None. logit_cap: none where 0.
     sliding_window_size: keys before its own that a query sees; all where negative.
+    k_scale, v_scale: of buffers of 8-bit floats: f32, one element or [num_kv_heads].
 
     Raises KgenError: K54x for arrays that disagree, K516 for custom_mask and sinks.
     """
@@ -73,4 +76,6 @@ def extend_attention_fwd(
         out=o_extend,
         variant=variant,
         variant_args=variant_args,
+        k_scale=k_scale,
+        v_scale=v_scale,
     )

@@ -5,6 +5,7 @@ args_struct                          the text of `struct Args`
 abi                                  version of the argument block
 errors                               error codes by name, `errors.block_id`
 ctype(dtype)                         the C++ type, `kgen::bf16`
+sizeof(dtype)                        bytes of an element
 k_order v_order                      axis orders of the caches (only with a known layout)
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
@@ -12,8 +13,9 @@ kernels                              the launches of a GPU variant: symbol, x, y
 boxes                                tensors that come in boxes, parameters of the first kernel: name, rows
 dynamic_lds                          bytes of shared memory that come with the launch; 0: it declares them
 products(dtype)                      the matrix instruction and plans of both products; None without one
-matrix_form(dtype, value_vector=N)   the same as counts and C++ places; an error without one. N: elements
-                                     of V read at once, where not 16 bytes
+matrix_form(dtype, key_vector=N, value_vector=N, tiles=T)
+                                     the same as counts and C++ places; an error without one. N: elements
+                                     of K, V read at once, where not 16 bytes. T: tiles of tokens at once
 variant_args                         arguments of the mask and score: name, axis, ctype, word
 mask_expr(q=, kv=, head=, batch=)    whether a pair is visible, as C++; empty where all are
 score_expr(s=, q=, kv=, ...)         the score in natural units; empty where it is s
@@ -33,6 +35,7 @@ from kgen.render.index import Indexer
 from kgen.render.launch import dynamic_lds, kernels_of
 from kgen.render.masks import Masks
 from kgen.render.matrix_form import matrix_form
+from kgen.semantics import DTYPES
 from kgen.variants.model import Variant
 from kgen.variants.products import plan_products
 
@@ -40,6 +43,8 @@ CTYPES: Mapping[str, str] = {
     "f32": "float",
     "f16": "kgen::f16",
     "bf16": "kgen::bf16",
+    "fp8_e4m3": "kgen::fp8_e4m3",
+    "fp8_e5m2": "kgen::fp8_e5m2",
     "i32": "int32_t",
     "i64": "int64_t",
     "u8": "uint8_t",
@@ -82,6 +87,7 @@ def context(variant: Variant) -> dict[str, Any]:
         "boxes": kernels[0].boxes if kernels else (),
         "dynamic_lds": dynamic_lds(variant),
         "ctype": ctype,
+        "sizeof": lambda dtype: DTYPES[dtype],
         "index": indexer.index,
         "extent": indexer.extent,
         "products": partial(plan_products, variant.target),

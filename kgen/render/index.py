@@ -21,7 +21,7 @@ from kgen.spec.model import ArgumentSpec
 from kgen.syntax.ast import Attr, Binary, Expr, Int, Name, names_of, rebuild, walk
 from kgen.syntax.parser import parse_expr
 from kgen.variants.model import Variant
-from kgen.variants.policy import CACHE_SIZES
+from kgen.variants.policy import CACHE_SIZES, strided_axes
 
 Place = str | int
 _BLOCK = "a"
@@ -94,9 +94,9 @@ class Indexer:
     def _terms(self, argument: ArgumentSpec, places: Mapping[str, Expr]) -> list[Term]:
         if argument.kind == "cache":
             return self._cache_terms(argument, places)
-        last = argument.axes[-1].name
+        strided = strided_axes(argument)
         return [
-            Term(place, "" if axis == last else f"{argument.name}_stride_{axis}")
+            Term(place, f"{argument.name}_stride_{axis}" if axis in strided else "")
             for axis, place in places.items()
         ]
 

@@ -7,13 +7,20 @@ register numbers, the only things about a chip's matrix instruction that a templ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.render.places import Place, place
 from kgen.targets.matrix import Fragment, MatrixInstruction
-from kgen.variants.loads import ScoreLoads, ValueLoads, key_fragment, plan_value_loads, value_fragment
-from kgen.variants.operand import OperandPlan
+from kgen.variants.loads import (
+    ScoreLoads,
+    ValueLoads,
+    key_fragment,
+    plan_score_loads,
+    plan_value_loads,
+    value_fragment,
+)
+from kgen.variants.operand import OperandPlan, repeated
 from kgen.variants.products import Products
 
 Rows = tuple[tuple[int, ...], ...]
@@ -91,14 +98,19 @@ class MatrixForm:
         return self.instruction.d.elements
 
 
-def matrix_form(plan: Products | None, value_vector: int = 0) -> MatrixForm:
-    """`value_vector`: elements of V that a lane reads at once, where not 16 bytes.
+def matrix_form(
+    plan: Products | None, *, key_vector: int = 0, value_vector: int = 0, tiles: int = 1
+) -> MatrixForm:
+    """`key_vector`, `value_vector`: elements of K (and Q) and of V that a lane reads at once, where not 16
+    bytes. `tiles`: of the plan's tokens, so many one behind the other.
 
     Raises KgenError (K336) where a plan has no form in registers with loads of that width."""
     if plan is None or plan.scores is None or plan.values is None:
         raise _no_form(plan, "it has no form in registers with 16-byte loads")
-    one, operands, scores = plan.instruction, plan.operands, plan.scores
-    values = _value_loads(plan, value_vector) if value_vector else plan.values
+    scores, values = _loads(plan, key_vector, value_vector)
+    if tiles > 1:
+        plan = replace(plan, operands=repeated(plan.operands, tiles))
+    one, operands = plan.instruction, plan.operands
     made = _Maker(plan)
     produced = one.d if operands.orientation == "S" else one.d.transposed()
     asked = one.a if operands.orientation == "S" else one.b.transposed()
@@ -149,11 +161,18 @@ def matrix_form(plan: Products | None, value_vector: int = 0) -> MatrixForm:
     )
 
 
-def _value_loads(plan: Products, vector: int) -> ValueLoads:
-    found = plan_value_loads(plan.instruction, plan.operands, vector)
-    if found is None:
-        raise _no_form(plan, f"V cannot be read {vector} elements at a time")
-    return found
+def _loads(plan: Products, key_vector: int, value_vector: int) -> tuple[ScoreLoads, ValueLoads]:
+    """The loads of a plan, or those of other widths."""
+    one, operands, scores, values = plan.instruction, plan.operands, plan.scores, plan.values
+    if key_vector:
+        scores = plan_score_loads(one, operands, key_vector)
+    if value_vector:
+        values = plan_value_loads(one, operands, value_vector)
+    if scores is None:
+        raise _no_form(plan, f"K cannot be read {key_vector or 'so many'} elements at a time")
+    if values is None:
+        raise _no_form(plan, f"V cannot be read {value_vector or 'so many'} elements at a time")
+    return scores, values
 
 
 def _value_token(plan: Products, made: _Maker) -> Place:

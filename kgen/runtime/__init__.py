@@ -2,6 +2,7 @@
 
     PagePool       who owns each page                    pages.py
     KVPool         the tensors behind the pages          kvpool.py
+    KVScales       what 8-bit codes in them stand for    scales.py
     RadixCache     prefixes that are still in memory     radix.py over tree.py, node.py, order.py
     BlockManager   the pages of each sequence            blocks.py over tables.py, growth.py, swap.py
     Scheduler      what is computed in each step         scheduler.py over jobs.py, phases.py, committing.py
@@ -70,6 +71,7 @@ from kgen.runtime.radix import RadixCache
 from kgen.runtime.request import ORDERS, PREEMPTIONS, Request, SchedulerConfig
 from kgen.runtime.results import Evicted, Lock, Match, Probe, Stored
 from kgen.runtime.room import Room
+from kgen.runtime.scales import FLOAT8, KVScales, scales_for
 from kgen.runtime.scheduler import Scheduler
 from kgen.runtime.stats import Stats
 from kgen.runtime.tables import padded, pages_for, token_slots
@@ -78,6 +80,7 @@ from kgen.runtime.totals import Totals
 __all__ = [
     "CACHED",
     "DEFAULT",
+    "FLOAT8",
     "ORDERS",
     "POLICIES",
     "PREEMPTIONS",
@@ -90,6 +93,7 @@ __all__ = [
     "Evicted",
     "Finished",
     "KVPool",
+    "KVScales",
     "KVShape",
     "Key",
     "Lock",
@@ -119,6 +123,7 @@ __all__ = [
     "num_blocks_for",
     "padded",
     "pages_for",
+    "scales_for",
     "token_bytes",
     "token_slots",
 ]

@@ -13,6 +13,7 @@ import torch
 
 from kgen.layout import Layout, Sizes, TensorOrder, shape
 from kgen.runtime.errors import fault, whole
+from kgen.runtime.scales import FLOAT8
 
 MEMORY_PART = 0.9
 """The part of all memory that a process may use, weights and activations included."""
@@ -110,8 +111,9 @@ class KVPool:
             (self.values, other.values, self._block_axes[1]),
         ):
             for own, foreign in zip(ours, theirs, strict=True):
-                read = foreign.index_select(axis, torch.tensor(sources, device=foreign.device))
-                own.index_copy_(axis, torch.tensor(targets, device=own.device), read.to(own.device))
+                held, kept = _movable(foreign), _movable(own)
+                read = held.index_select(axis, torch.tensor(sources, device=held.device))
+                kept.index_copy_(axis, torch.tensor(targets, device=kept.device), read.to(kept.device))
 
     def _by_slot(self, tensor: torch.Tensor, which: int) -> torch.Tensor:
         axes = self._orders[which].axes
@@ -135,6 +137,11 @@ def _shape(order: TensorOrder, sizes: Sizes) -> tuple[int, ...]:
     if sizes.head_dim % order.width(sizes.itemsize):
         raise fault("K701", f"head_dim {sizes.head_dim} is no multiple of {order.width(sizes.itemsize)}")
     return shape(order, sizes)
+
+
+def _movable(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory with elements that every device can index: 8-bit floats as bytes."""
+    return tensor.view(torch.uint8) if tensor.dtype in FLOAT8 else tensor
 
 
 def _check_pages(pages: Sequence[int], count: int) -> None:

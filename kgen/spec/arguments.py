@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kgen.diagnostics import Collector, choice_hint
 from kgen.semantics import DTYPES
-from kgen.spec.model import ArgumentSpec, AxisSpec, Param
+from kgen.spec.evaluate import inline
+from kgen.spec.model import ArgumentSpec, AxisSpec, Let, Param
 from kgen.spec.reader import Fields, check_name, expression
-from kgen.syntax.ast import Int, Name
+from kgen.syntax.ast import Int, Name, names_of
 from kgen.syntax.yaml import Entry, MapNode
 
 CACHE_FACTS = ("num_blocks", "num_kv_heads")
 """Facts that a KV cache defines by its shape."""
 _ACCESS = ("read", "write", "update")
-_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "zeroed", "box")
+_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "zeroed", "when", "because", "broadcast", "box")
 
 
 def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -> ArgumentSpec:
@@ -33,6 +34,7 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
     fields = Fields(entry.value, what, found, required=required, optional=optional, at=entry.key.span)
     if "zeroed" in fields and "workspace" not in fields:
         found.add("K202", "only a workspace can be 'zeroed'", fields.where("zeroed"), "add workspace: true")
+    _check_presence(fields)
     return ArgumentSpec(
         name=entry.key.text,
         kind=kind if fields.ok else "",
@@ -45,7 +47,35 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
         workspace=fields.expr("workspace") if kind == "tensor" else None,
         box=fields.expr("box"),
         zeroed=fields.boolean("zeroed") if kind == "tensor" else False,
+        when=fields.expr("when") if kind == "tensor" else None,
+        because=fields.text("because"),
+        broadcast=fields.boolean("broadcast"),
     )
+
+
+def _check_presence(fields: Fields) -> None:
+    """Who says when an argument is given says it once, and why."""
+    for other in ("optional", "workspace"):
+        if "when" in fields and other in fields:
+            message = f"'when' says where the argument is given, and so does '{other}'"
+            fields.found.add("K203", message, fields.keys[other].span)
+    if ("when" in fields) != ("because" in fields):
+        missing, given = ("because", "when") if "when" in fields else ("when", "because")
+        fields.found.add("K202", f"'{given}' needs the key '{missing}'", fields.keys[given].span)
+
+
+def check_when(
+    arguments: Iterable[ArgumentSpec], lets: tuple[Let, ...], late: Collection[str], found: Collector
+) -> None:
+    """Report each `when` that depends on a name of `late`: binding, which holds a call to it, does not know
+    those yet."""
+    for argument in arguments:
+        if argument.when is None:
+            continue
+        for name in sorted(names_of(inline(argument.when, lets)) & set(late)):
+            message = f"'{name}' is not known yet where a call is held to 'when' of {argument.name}"
+            hint = "speak of parameters that the arguments of a call fix"
+            found.add("K205", message, argument.when.span, hint)
 
 
 def _dtype(fields: Fields, params: Mapping[str, Param]) -> str:

@@ -1,4 +1,5 @@
-"""What a GPU is beyond a wave and its limits: units, register files, memory, matrix instructions.
+"""What a GPU is beyond a wave and its limits (units, register files, memory, matrix instructions), and how
+a target rounds.
 
 Pure data with expressions; `kgen.targets` computes with it (lane maps, occupancy).
 """
@@ -79,9 +80,6 @@ class ChipSpec:
     tile_reads: bool  # a wave can read 8 x 8 tiles of 16-bit elements of shared memory, also transposed
     box_copies: bool  # a copy engine brings boxes of a tensor into shared memory
     descriptor_word3: int | None  # of a 128-bit buffer descriptor; None: the chip has none
-    bf16_rounding: str  # nearest_even or half_up
-    fp8: str  # ocp, fnuz or none
-    fp8_conversion: str  # hardware or software
 
 
 FIGURES: Mapping[str, int | None] = {
@@ -106,3 +104,12 @@ FIGURES: Mapping[str, int | None] = {
 ROUNDINGS = ("nearest_even", "half_up")
 FP8_FLAVOURS = ("ocp", "fnuz", "none")
 FP8_CONVERSIONS = ("hardware", "software")
+
+
+@dataclass(frozen=True)
+class NumberSpec:
+    """How a target rounds and what 8-bit floats are to its kernels."""
+
+    bf16_rounding: str = ROUNDINGS[0]
+    fp8: str = "none"  # the flavour kernels read and write, see `kgen.fp8`; none: none
+    fp8_conversion: str = "software"  # hardware: by instructions

@@ -58,8 +58,9 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "bf16_matrix": "bf16" in multiplied,
         "tile_reads": chip is not None and chip.tile_reads,
         "box_copies": chip is not None and chip.box_copies,
-        "bf16_rounding": chip.bf16_rounding if chip else "nearest_even",
-        "fp8": chip.fp8 if chip else "none",
+        "bf16_rounding": target.numbers.bf16_rounding,
+        "fp8": target.numbers.fp8,
+        "fp8_conversion": target.numbers.fp8_conversion,
     }
 
 

@@ -12,7 +12,7 @@ from kgen.diagnostics import Span
 from kgen.layout import Layout
 from kgen.manifest import Scalar
 from kgen.semantics import DTYPES as DTYPES
-from kgen.spec.chip import ChipSpec
+from kgen.spec.chip import ChipSpec, NumberSpec
 from kgen.spec.types import Type
 from kgen.syntax.ast import Expr
 
@@ -83,6 +83,9 @@ class ArgumentSpec:
     workspace: Expr | None = None  # dispatch allocates it where this holds
     box: Expr | None = None  # rows or tokens that a copy engine brings at once; 0: none
     zeroed: bool = False  # a workspace that kernels find as zeros, and leave as zeros
+    when: Expr | None = None  # it is given where this holds, and only there
+    because: str = ""  # why
+    broadcast: bool = False  # one element may stand for all along an axis
 
 
 @dataclass(frozen=True)
@@ -219,4 +222,5 @@ class TargetSpec:
     registers: int = 0  # 32-bit vector registers a thread can name
     stand_in: tuple[str, ...] = ()  # flags of a known chip, to check sources where no compiler knows this one
     toolkit: str = ""  # where a compiler that knows the target comes from
+    numbers: NumberSpec = field(default_factory=NumberSpec)
     chip: ChipSpec | None = None  # what a GPU is; None: nothing beyond the above is known

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from kgen.diagnostics import Collector, nearest
 from kgen.layout import Layout
-from kgen.spec.arguments import read_argument
+from kgen.spec.arguments import check_when, read_argument
 from kgen.spec.check import check_expr
 from kgen.spec.feasible import check_can_hold
 from kgen.spec.kernels import read_grids, read_templates
-from kgen.spec.model import ArgumentSpec, FactSpec, Let, OpSpec, Param, Require, VariantSpec
+from kgen.spec.model import ArgumentSpec, FactSpec, Let, OpSpec, Param, Require, SelectSpec, VariantSpec
 from kgen.spec.names import call_scope, check_unique
 from kgen.spec.order import Growth, in_order
 from kgen.spec.params import Choices, check_defaults, param_type, read_param, type_choices
@@ -88,6 +88,7 @@ class _OpReader:
         requires = self._rules("require", scope)
         check_can_hold(requires, list(params.values()), lets, choices, self._layouts, found)
         selected = [read_select(entry, params, call, found) for entry in top.entries("select")]
+        check_when(arguments, lets, _late(params, selected), found)
         op = OpSpec(
             name=top.name("op", "an operator"),
             doc=top.text("doc"),
@@ -166,8 +167,9 @@ class _OpReader:
         for argument in arguments:
             for axis in argument.axes:
                 check_expr(axis.size, call, self._found, INT)
-            if argument.workspace is not None:
-                check_expr(argument.workspace, scope, self._found, BOOL)
+            for expr in (argument.workspace, argument.when):
+                if expr is not None:
+                    check_expr(expr, scope, self._found, BOOL)
             if argument.box is not None:
                 check_expr(argument.box, scope, self._found, INT)
 
@@ -206,6 +208,12 @@ def _lost_names(top: Fields) -> bool:
     return bool(unread or misspelt or "params" in absent)
 
 
+def _late(params: Mapping[str, Param], selected: Sequence[SelectSpec | None]) -> set[str]:
+    """What is not known of a call before its variant is chosen."""
+    targets = {param.name for param in params.values() if param.type == "target"}
+    return {"target", *targets, *(rule.param for rule in selected if rule is not None)}
+
+
 def _param_scope(params: Mapping[str, Param], choices: Choices) -> dict[str, Symbol]:
     scope = {name: Symbol(param_type(param, choices), "parameter") for name, param in params.items()}
     holder = next((param for param in params.values() if param.type == "target"), None)
@@ -220,10 +228,8 @@ def _expressions(op: OpSpec) -> Iterator[Expr]:
         yield fact.expr
     for argument in op.arguments:
         yield from (axis.size for axis in argument.axes)
-        if argument.workspace is not None:
-            yield argument.workspace
-        if argument.box is not None:
-            yield argument.box
+        given = (argument.workspace, argument.when, argument.box)
+        yield from (expr for expr in given if expr is not None)
     for choice in op.select:
         yield from (choice.policies or {"": choice.want}).values()
     yield from op.positions.values()

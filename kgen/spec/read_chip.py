@@ -1,4 +1,4 @@
-"""The sections of a target that describe a GPU, checked: figures, occupancy, memory, instructions."""
+"""The sections of a target, checked: numbers; of a GPU figures, occupancy, memory, instructions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kgen.spec.chip import (
     ROUNDINGS,
     ChipSpec,
     InstructionSpec,
+    NumberSpec,
     OccupancyRule,
     OperandSpec,
 )
@@ -37,7 +38,6 @@ def read_chip(fields: Fields, wave: int) -> ChipSpec:
     memory = _section(
         fields, "memory", optional=("load_bytes", "tile_reads", "box_copies", "descriptor_word3")
     )
-    numbers = _section(fields, "numbers", optional=("bf16_rounding", "fp8", "fp8_conversion"))
     return ChipSpec(
         figures=_figures(fields),
         occupancy=tuple(_rule(entry, found) for entry in fields.entries("occupancy")),
@@ -46,9 +46,18 @@ def read_chip(fields: Fields, wave: int) -> ChipSpec:
         tile_reads=memory.boolean("tile_reads") if memory else False,
         box_copies=memory.boolean("box_copies") if memory else False,
         descriptor_word3=memory.integer("descriptor_word3", low=0) if memory else None,
-        bf16_rounding=(numbers and numbers.choice("bf16_rounding", ROUNDINGS)) or ROUNDINGS[0],
-        fp8=(numbers and numbers.choice("fp8", FP8_FLAVOURS)) or "none",
-        fp8_conversion=(numbers and numbers.choice("fp8_conversion", FP8_CONVERSIONS)) or "software",
+    )
+
+
+def read_numbers(fields: Fields) -> NumberSpec:
+    """How a target rounds; what is not said is as in `NumberSpec`."""
+    numbers = _section(fields, "numbers", optional=("bf16_rounding", "fp8", "fp8_conversion"))
+    if numbers is None:
+        return NumberSpec()
+    return NumberSpec(
+        bf16_rounding=numbers.choice("bf16_rounding", ROUNDINGS, NumberSpec.bf16_rounding),
+        fp8=numbers.choice("fp8", FP8_FLAVOURS, NumberSpec.fp8),
+        fp8_conversion=numbers.choice("fp8_conversion", FP8_CONVERSIONS, NumberSpec.fp8_conversion),
     )
 
 

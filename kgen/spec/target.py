@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from kgen.diagnostics import Collector, choice_hint
 from kgen.spec.chip import ChipSpec
 from kgen.spec.model import TargetSpec
-from kgen.spec.read_chip import read_chip
+from kgen.spec.read_chip import read_chip, read_numbers
 from kgen.spec.reader import Fields, describe
 from kgen.spec.types import COMPILERS, FAMILIES
 from kgen.syntax.yaml import BadNode, Entry, MapNode, Node, ScalarNode
 
 _REQUIRED = ("target", "doc", "family", "wave", "vector_bits", "requires", "flags", "compiler")
-_OPTIONAL = ("like", "lds_bytes", "registers", "stand_in", "toolkit")
-CHIP_SECTIONS = ("chip", "occupancy", "memory", "numbers", "matrix")
+_OPTIONAL = ("like", "lds_bytes", "registers", "stand_in", "toolkit", "numbers")
+CHIP_SECTIONS = ("chip", "occupancy", "memory", "matrix")
 
 
 def read_target(node: Node, found: Collector) -> TargetSpec:
@@ -36,6 +36,7 @@ def read_target(node: Node, found: Collector) -> TargetSpec:
         registers=fields.integer("registers", 0, low=0) or 0,
         stand_in=fields.words("stand_in"),
         toolkit=fields.text("toolkit"),
+        numbers=read_numbers(fields),
         chip=_chip(fields, wave),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kgen.spec.chip import FP8_FLAVOURS, ROUNDINGS
+from kgen.spec.chip import FP8_CONVERSIONS, FP8_FLAVOURS, ROUNDINGS
 
 WORDS = ("text", "enum", "dtype", "layout", "target", "variant")
 """Kinds whose values are words. `text` is a quoted word that has not met its type yet."""
@@ -61,6 +61,7 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "box_copies": BOOL,
         "bf16_rounding": Type("enum", ROUNDINGS),
         "fp8": Type("enum", FP8_FLAVOURS),
+        "fp8_conversion": Type("enum", FP8_CONVERSIONS),
     },
     "layout": {
         "k_known": BOOL,

@@ -14,6 +14,7 @@ from kgen.layout import Layout
 from kgen.reference import known_order
 from kgen.testing import tolerance
 from kgen.testing.case import Case, Expected, Fault, Inputs
+from kgen.testing.fp8 import cache_values, draw_scales, draw_values, place_scale, scale_faults, scale_of
 from kgen.testing.masks import mask_of, noting, score_of
 from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache, place_output
 from kgen.testing.values import draw_args, placed_args, variant_of
@@ -36,7 +37,8 @@ class PagedAttention:
         seqs, heads = len(values["seq_lens"]), values["group"] * values["num_kv_heads"]
         q = torch.randn(seqs, heads, int(params["head_dim"]), generator=generator)
         table, live = draw_table(values["seq_lens"], int(params["block_size"]), generator)
-        caches = [draw_pages(case, live, generator, garbage) for _ in range(2)]
+        scales = draw_scales(case, values["num_kv_heads"], generator)
+        caches = [draw_pages(case, live, scales.get(f"{which}_scale"), generator, garbage) for which in "kv"]
         layout = layout_of(case)
         placed = {
             "q": place(q.to(DTYPES[str(params["dtype"])]), form, garbage),
@@ -55,6 +57,7 @@ class PagedAttention:
         sizes = {"head": heads, "batch": seqs, "q": seqs, "kv": longest}
         arrays, singles = draw_args(variant_of(case), sizes, values["seq_lens"], generator, garbage)
         placed |= {name: place(array, form, garbage) for name, array in arrays.items()}
+        placed |= {name: place_scale(scale, form, garbage) for name, scale in scales.items()}
         scalars = {"softmax_scale": float(values["softmax_scale"]), "max_seq_len": longest, **singles}
         return Inputs(case, placed, scalars)
 
@@ -76,13 +79,16 @@ class PagedAttention:
             reuse_kv_times=int(params["reuse_kv_times"]),
             variant=str(params["variant"]),
             variant_args=placed_args(inputs),
+            k_scale=scale_of(inputs, "k_scale"),
+            v_scale=scale_of(inputs, "v_scale"),
             arch=str(params["arch"]),
         )
 
     def expect(self, inputs: Inputs) -> Mapping[str, Expected]:
         bent = torch.zeros(inputs["q"].shape[:2], dtype=torch.float64)
-        exact, lse = _oracle(inputs, inputs["v_cache"], bent)
-        magnitude, _ = _oracle(inputs, inputs["v_cache"].abs())
+        values = cache_values(inputs, "v", layout_of(inputs.case))
+        exact, lse = _oracle(inputs, values, bent)
+        magnitude, _ = _oracle(inputs, values.abs())
         relative = tolerance.weight_error(
             int(inputs.case.variant.params["head_dim"]),
             int(inputs.scalars["max_seq_len"]),
@@ -108,6 +114,7 @@ class PagedAttention:
             Fault("block id past the pool", lambda to: to["block_table"][row, last].fill_(blocks)),
             Fault("length past the table", lambda to: to["seq_lens"][row].fill_(capacity + 1)),
             Fault("negative length", lambda to: to["seq_lens"][row].fill_(-1)),
+            *scale_faults(inputs),
         )
 
 
@@ -147,12 +154,13 @@ def pad_table(table: Tensor, garbage: Garbage) -> Tensor:
     return padded.masked_fill(padded < 0, garbage.index).int()
 
 
-def draw_pages(case: Case, live: Tensor, generator: torch.Generator, garbage: Garbage) -> Tensor:
-    """Normal values [block, token, head, dim] in the slots that live, garbage in all others."""
-    params = case.variant.params
-    shape = (*live.shape, int(case.values["num_kv_heads"]), int(params["head_dim"]))
-    pages = torch.randn(shape, generator=generator).to(DTYPES[str(params["kv_dtype"])])
-    pages[~live] = garbage.value
+def draw_pages(
+    case: Case, live: Tensor, scale: Tensor | None, generator: torch.Generator, garbage: Garbage
+) -> Tensor:
+    """Values [block, token, head, dim] in the slots that live, garbage in all others."""
+    shape = (*live.shape, int(case.values["num_kv_heads"]), int(case.variant.params["head_dim"]))
+    pages = draw_values(case, shape, scale, generator)
+    garbage.spoil(pages, ~live)
     return pages
 
 
@@ -166,7 +174,7 @@ def _oracle(inputs: Inputs, v_cache: Tensor, bent: Tensor | None = None) -> tupl
     mask, score = mask_of(spec, args), score_of(spec, args)
     return reference.paged_attention(
         inputs["q"],
-        inputs["k_cache"],
+        cache_values(inputs, "k", layout_of(inputs.case)),
         v_cache,
         inputs["block_table"],
         inputs["seq_lens"],
@@ -180,11 +188,12 @@ def _oracle(inputs: Inputs, v_cache: Tensor, bent: Tensor | None = None) -> tupl
 def _logit_size(inputs: Inputs) -> Tensor:
     """The largest `logit_size` over the keys of each row and head [rows, heads]; 0 without keys."""
     order = known_order(layout_of(inputs.case), "k")
+    keys = cache_values(inputs, "k", layout_of(inputs.case))
     scale = abs(float(inputs.scalars["softmax_scale"]))
     sizes = torch.zeros(inputs["q"].shape[:2], dtype=torch.float64)
     for row, length in enumerate(inputs["seq_lens"].tolist()):
         if length:
-            k = reference.gather_cache(inputs["k_cache"], order, inputs["block_table"][row], length)
+            k = reference.gather_cache(keys, order, inputs["block_table"][row], length)
             sizes[row] = logit_size(inputs["q"][row], k, scale)
     return sizes
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kgen import ops, reference
 from kgen.reference import known_order
 from kgen.testing.attention import SPARE_PAGES, layout_of
 from kgen.testing.case import Case, Expected, Fault, Inputs
+from kgen.testing.fp8 import draw_scales, draw_values, place_scale, scale_faults, scale_of
 from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache
 
 
@@ -30,10 +33,15 @@ class ReshapeAndCache:
         slots = torch.randperm(blocks * block_size, generator=generator)[:tokens]
         slots[torch.randperm(tokens, generator=generator)[: values["padding"]]] = -1
         placed = {"slot_mapping": place(slots, form, garbage)}
+        scales = draw_scales(case, heads, generator)
+        placed |= {name: place_scale(scale, form, garbage) for name, scale in scales.items()}
         for new, which in (("key", "k"), ("value", "v")):
-            drawn = torch.randn(tokens, heads, head_dim, generator=generator).to(dtype)
-            old = torch.randn(blocks, block_size, heads, head_dim, generator=generator)
-            pages = old.to(DTYPES[str(params["kv_dtype"])])
+            drawn = torch.randn(tokens, heads, head_dim, generator=generator)
+            if scales:
+                _spice(drawn, scales[f"{which}_scale"], generator)
+            drawn = drawn.to(dtype)
+            scale = scales.get(f"{which}_scale")
+            pages = draw_values(case, (blocks, block_size, heads, head_dim), scale, generator)
             order = known_order(layout_of(case), which)
             placed[new] = place(drawn, form, garbage)
             placed[f"{which}_cache"] = place_cache(reference.from_canonical(pages, order), form, garbage)
@@ -48,6 +56,8 @@ class ReshapeAndCache:
             inputs["v_cache"],
             inputs["slot_mapping"],
             layout=str(params["layout"]),
+            k_scale=scale_of(inputs, "k_scale"),
+            v_scale=scale_of(inputs, "v_scale"),
             arch=str(params["arch"]),
         )
 
@@ -59,6 +69,8 @@ class ReshapeAndCache:
             inputs["v_cache"],
             inputs["slot_mapping"],
             layout_of(inputs.case),
+            scale_of(inputs, "k_scale"),
+            scale_of(inputs, "v_scale"),
         )
         return {"k_cache": Expected(k_cache), "v_cache": Expected(v_cache)}
 
@@ -68,4 +80,17 @@ class ReshapeAndCache:
             Fault("slot past the pool", lambda to: to["slot_mapping"][-1:].fill_(slots)),
             Fault("slot below -1", lambda to: to["slot_mapping"][-1:].fill_(-2)),
             Fault("slot past 2^31", lambda to: to["slot_mapping"][-1:].fill_(2**31 + 1)),
+            *scale_faults(inputs),
         )
+
+
+def _spice(drawn: Tensor, scale: Tensor, generator: torch.Generator) -> None:
+    """Put in values that round to nothing, overflow or are no number, and each sign of 0."""
+    strange = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1e-30, -1e-30, 1e30, -1e30])
+    chosen = torch.rand(drawn.shape, generator=generator)
+    places = (chosen < 1 / 16).nonzero(as_tuple=True)
+    drawn[places] = strange[torch.randint(len(strange), (len(places[0]),), generator=generator)]
+    # Quotients all over the range, so that codes of every size are met, and many exactly between two.
+    swept = (chosen > 15 / 16) & drawn.isfinite()
+    steps = torch.exp2(torch.randint(-20, 18, drawn.shape, generator=generator).float())
+    drawn[swept] = (drawn.sign() * steps * scale.reshape(-1, 1) * 1.0625)[swept]

@@ -14,6 +14,7 @@ from kgen.reference import known_order
 from kgen.testing import tolerance
 from kgen.testing.attention import draw_pages, draw_table, layout_of, logit_size
 from kgen.testing.case import Case, Expected, Fault, Inputs
+from kgen.testing.fp8 import cache_values, draw_scales, place_scale, scale_faults, scale_of
 from kgen.testing.masks import mask_of, noting, score_of
 from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache, place_output
 from kgen.testing.values import draw_args, placed_args, variant_of
@@ -37,7 +38,7 @@ class ExtendAttention:
         separate = values["convention"] == SEPARATE
         prefixes = [max(prefix, 0) if separate else prefix for prefix in values["prefixes"]]
         lengths = [prefix + new for prefix, new in zip(prefixes, values["new"], strict=True)]
-        dtype, kv_dtype = DTYPES[str(params["dtype"])], DTYPES[str(params["kv_dtype"])]
+        dtype = DTYPES[str(params["dtype"])]
         total, kv_heads, head_dim = sum(values["new"]), values["num_kv_heads"], int(params["head_dim"])
         heads = values["group"] * kv_heads
         q = torch.randn(total, heads, head_dim, generator=generator)
@@ -48,11 +49,13 @@ class ExtendAttention:
             "lse": place_output((total, heads), torch.float32, form, garbage),
             **{name: place(array, form, garbage) for name, array in _indices(table, lengths, values).items()},
         }
+        scales = draw_scales(case, kv_heads, generator)
+        placed |= {name: place_scale(scale, form, garbage) for name, scale in scales.items()}
         for which in "kv":
-            pages = draw_pages(case, live, generator, garbage)
+            pages = draw_pages(case, live, scales.get(f"{which}_scale"), generator, garbage)
             order = known_order(layout_of(case), which)
             placed[f"{which}_cache"] = place_cache(reference.from_canonical(pages, order), form, garbage)
-            new = torch.randn(total, kv_heads, head_dim, generator=generator).to(kv_dtype)
+            new = torch.randn(total, kv_heads, head_dim, generator=generator).to(dtype)
             if separate:
                 placed[f"{which}_new"] = place(new, form, garbage)
         scalars: dict[str, float | int] = {
@@ -80,6 +83,8 @@ class ExtendAttention:
             layout=str(params["layout"]),
             variant=str(params["variant"]),
             variant_args=placed_args(inputs),
+            k_scale=scale_of(inputs, "k_scale"),
+            v_scale=scale_of(inputs, "v_scale"),
             arch=str(params["arch"]),
         )
 
@@ -113,6 +118,7 @@ class ExtendAttention:
             Fault("rows past the queries", lambda to: to["qo_indptr"][-1].fill_(total + 1)),
             Fault("falling rows", lambda to: to["qo_indptr"][row].fill_(int(to["qo_indptr"][row + 1]) + 1)),
             Fault("entries past the indices", lambda to: to["kv_indptr"][-1].fill_(entries + 1)),
+            *scale_faults(inputs),
         )
 
 
@@ -163,11 +169,11 @@ def _oracle(inputs: Inputs, *, absolute: bool = False, sizes: _Sizes | None = No
     """O and LSE; with the sizes of values for `absolute`. Notes the sizes of numbers where asked."""
     spec, args = variant_of(inputs.case), placed_args(inputs)
     mask, score = mask_of(spec, args), score_of(spec, args)
-    v_new = _optional(inputs, "v_new")
+    v_new, values = _optional(inputs, "v_new"), cache_values(inputs, "v", layout_of(inputs.case))
     found = reference.extend_attention(
         inputs["q"],
-        inputs["k_cache"],
-        inputs["v_cache"].abs() if absolute else inputs["v_cache"],
+        cache_values(inputs, "k", layout_of(inputs.case)),
+        values.abs() if absolute else values,
         inputs["qo_indptr"],
         inputs["kv_indptr"],
         inputs["kv_indices"],
@@ -187,13 +193,14 @@ def _oracle(inputs: Inputs, *, absolute: bool = False, sizes: _Sizes | None = No
 def _note_terms(inputs: Inputs, sizes: _Sizes) -> None:
     """The largest norm of the terms of a row's products over all keys of its sequence."""
     order = known_order(layout_of(inputs.case), "k")
+    keys = cache_values(inputs, "k", layout_of(inputs.case))
     scale, k_new = abs(float(inputs.scalars["softmax_scale"])), _optional(inputs, "k_new")
     rows, entries = inputs["qo_indptr"].tolist(), inputs["kv_indptr"].tolist()
     for seq, length in enumerate(inputs["seq_lens"].tolist()):
         begin, end = rows[seq], rows[seq + 1]
         pooled = length if k_new is None else length - (end - begin)
         table = inputs["kv_indices"][entries[seq] : entries[seq + 1]]
-        k = reference.gather_cache(inputs["k_cache"], order, table, pooled)
+        k = reference.gather_cache(keys, order, table, pooled)
         k = k if k_new is None else torch.cat([k, k_new[begin:end]])
         for row in range(begin, end) if length else ():
             sizes.scaled[row] = logit_size(inputs["q"][row], k, scale)
@@ -203,5 +210,5 @@ def _narrow_weights(case: Case) -> bool:
     """Whether softmax weights are rounded to the dtype of the values for the second product."""
     target = case.variant.target
     if target.family == "cpu":
-        return case.variant.params["kv_dtype"] == "bf16" and "avx512_bf16" in target.requires
+        return case.variant.params["dtype"] == "bf16" and "avx512_bf16" in target.requires
     return bool(case.variant.lets.get("multiplies"))

@@ -5,12 +5,16 @@ A kernel that reads a gap poisons its result; a kernel that writes one is found 
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from kgen.fp8 import SIGN
+from kgen.quantise import format_of
 
 DTYPES: Mapping[str, torch.dtype] = {
     "f32": torch.float32,
@@ -34,9 +38,26 @@ class Garbage:
 
     def fill(self, tensor: Tensor) -> Tensor:
         """Fill the tensor in place, by its kind of element."""
+        if (code := self.code(tensor.dtype)) is not None:
+            tensor.view(torch.uint8).fill_(code)
+            return tensor
         if tensor.dtype.is_floating_point:
             return tensor.fill_(self.value)
         return tensor.fill_(self.byte if tensor.dtype == torch.uint8 else self.index)
+
+    def code(self, dtype: torch.dtype) -> int | None:
+        """The value as a code of 8-bit floats, infinity as the largest there is; None for other dtypes."""
+        one = format_of(dtype)
+        if one is None:
+            return None
+        return one.nan if math.isnan(self.value) else SIGN | (one.most_code + one.infinite)
+
+    def spoil(self, values: Tensor, where: Tensor) -> None:
+        """Put garbage in place of the floats where `where` [leading axes of values] holds."""
+        if (code := self.code(values.dtype)) is not None:
+            values.view(torch.uint8)[where] = code
+        else:
+            values[where] = self.value
 
 
 NAN = Garbage("nan", float("nan"), -1, 0xA5)
@@ -89,18 +110,25 @@ class Placed:
 def place(values: Tensor, form: Form, garbage: Garbage) -> Placed:
     """A copy of `values`, any shape, in storage filled with garbage. The last axis has stride 1."""
     outer = list(values.shape)
-    if form.gap and len(outer) > 1:
+    guard, gap = (_room(values.dtype, count) for count in (form.guard, form.gap))
+    if gap and len(outer) > 1:
         outer[1:-1] = [extent + 1 for extent in outer[1:-1]]
-        outer[-1] += form.gap
+        outer[-1] += gap
     size = 1
     for extent in outer:
         size *= extent
-    storage = garbage.fill(torch.empty(size + 2 * form.guard, dtype=values.dtype))
-    tensor = storage[form.guard : form.guard + size].view(outer)
+    storage = garbage.fill(torch.empty(size + 2 * guard, dtype=values.dtype))
+    tensor = storage[guard : guard + size].view(outer)
     for axis, extent in enumerate(values.shape):
         tensor = tensor.narrow(axis, 0, extent)
     tensor.copy_(values)
     return Placed(tensor, storage, storage.clone())
+
+
+def _room(dtype: torch.dtype, count: int) -> int:
+    """Elements of poison: of 8-bit floats twice as many, so that what keeps rows of 16 bits on their 16
+    bytes keeps theirs; an odd number is there to keep nothing aligned."""
+    return count * 2 if format_of(dtype) is not None and count % 2 == 0 else count
 
 
 def place_cache(values: Tensor, form: Form, garbage: Garbage) -> Placed:

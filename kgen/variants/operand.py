@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgen.targets.matrix import Fragment, MatrixInstruction
 
@@ -76,6 +76,22 @@ def cost(plan: OperandPlan) -> tuple[object, ...]:
         not plan.identity,
         plan.orientation != "S",
         plan.side != "A",
+    )
+
+
+def repeated(plan: OperandPlan, times: int) -> OperandPlan:
+    """The plan over so many tiles of tokens, one behind the other."""
+    accumulators, tokens = plan.accumulators, len(plan.tokens)
+    return replace(
+        plan,
+        accumulators=times * accumulators,
+        operands=times * plan.operands,
+        tokens=tuple(token + tokens * n for n in range(times) for token in plan.tokens),
+        moves=tuple(
+            tuple((tile + accumulators * n, element) for tile, element in moves)
+            for n in range(times)
+            for moves in plan.moves
+        ),
     )
 
 

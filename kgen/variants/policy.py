@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from kgen.fp8 import DTYPES as FP8
 from kgen.layout import AXES
 from kgen.manifest import (
+    FLAVOUR,
     HEADER,
     ArgumentRule,
     AxisRule,
@@ -99,9 +101,17 @@ def _argument_words(argument: ArgumentSpec) -> list[Word]:
     name = argument.name
     if argument.kind in ("int", "float"):
         return [Word(name, argument.kind, name)]
-    axes = AXES if argument.kind == "cache" else [axis.name for axis in argument.axes[:-1]]
-    strides = [Word(f"{name}_stride_{axis}", "stride", name, axis) for axis in axes]
+    strides = [Word(f"{name}_stride_{axis}", "stride", name, axis) for axis in strided_axes(argument)]
     return [Word(name, "pointer", name), *strides]
+
+
+def strided_axes(argument: ArgumentSpec) -> tuple[str, ...]:
+    """The axes of a tensor that have a word for their stride: all of a cache; else all but the last, whose
+    stride is 1, unless one element may stand for all."""
+    if argument.kind == "cache":
+        return AXES
+    names = tuple(axis.name for axis in argument.axes)
+    return names if argument.broadcast else names[:-1]
 
 
 def _figures(op: OpSpec, targets: Mapping[str, TargetSpec]) -> Mapping[str, Mapping[str, Scalar]]:
@@ -109,6 +119,8 @@ def _figures(op: OpSpec, targets: Mapping[str, TargetSpec]) -> Mapping[str, Mapp
     records = {"target", *(p.name for p in op.params if p.type == "target")}
     parts = (part for expr in _expressions(op) for part in walk(inline(expr, op.lets)))
     asked = {part.dotted: part.name for part in parts if isinstance(part, Attr) and part.base.name in records}
+    if any(dtype in p.values for p in op.params if p.type == "dtype" for dtype in FP8):
+        asked[FLAVOUR] = "fp8"
     if not asked:
         return {}
     known = {name: target_fields(targets[name]) for name in sorted(targets)}
@@ -133,11 +145,12 @@ def _axes(argument: ArgumentSpec) -> tuple[_Axis, ...]:
     """The axes of a tensor; of a cache, all four, in the order of the words."""
     if argument.kind == "cache":
         return tuple(_Axis(axis, Name(CACHE_SIZES[axis]), False) for axis in AXES)
-    last = len(argument.axes) - 1
-    return tuple(_Axis(axis.name, axis.size, i == last) for i, axis in enumerate(argument.axes))
+    strided = strided_axes(argument)
+    return tuple(_Axis(axis.name, axis.size, axis.name not in strided) for axis in argument.axes)
 
 
 def _argument(op: OpSpec, argument: ArgumentSpec) -> ArgumentRule:
+    when = argument.workspace or argument.when
     return ArgumentRule(
         name=argument.name,
         kind=argument.kind,
@@ -148,7 +161,9 @@ def _argument(op: OpSpec, argument: ArgumentSpec) -> ArgumentRule:
         optional=argument.optional,
         workspace=argument.workspace is not None,
         zeroed=argument.zeroed,
-        when=code_of(op, argument.workspace) if argument.workspace is not None else None,
+        when=code_of(op, when) if when is not None else None,
+        because=argument.because,
+        broadcast=argument.broadcast,
     )
 
 

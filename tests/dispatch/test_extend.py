@@ -167,7 +167,23 @@ def test_one_of_the_new_tensors_is_refused_below_the_front_end_too():
     arrays = batch.qo_indptr, batch.kv_indptr, batch.kv_indices, batch.seq_lens
     with pytest.raises(KgenError, match="v_new is not there"):
         torch.ops.kgen.extend_attention(
-            made.q.clone(), None, made.q, k, v, k[0], None, *arrays, 0.1, 40, 43, 16, "bshd", None, None
+            made.q.clone(),
+            None,
+            made.q,
+            k,
+            v,
+            k[0],
+            None,
+            *arrays,
+            None,
+            None,
+            0.1,
+            40,
+            43,
+            16,
+            "bshd",
+            None,
+            None,
         )
 
 

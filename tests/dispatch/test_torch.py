@@ -22,7 +22,7 @@ def samples():
     out, lse = torch.zeros_like(batch.q), torch.zeros(batch.q.shape[:2])
     pairs = torch.tensor([[0, 3], [4, 1]])
     return {
-        "paged_attention": (out, lse, *batch.tensors(), 0.2, 17, *CHOICES),
+        "paged_attention": (out, lse, *batch.tensors(), None, None, 0.2, 17, *CHOICES),
         "extend_attention": extend_sample(),
         "merge_states": (
             torch.zeros(3, 2, HEAD_DIM),
@@ -31,7 +31,7 @@ def samples():
             torch.randn(3, 4, 2),
             None,
         ),
-        "reshape_and_cache": (new, new, *caches, torch.tensor([0, 33, -1]), "bshd", None),
+        "reshape_and_cache": (new, new, *caches, torch.tensor([0, 33, -1]), None, None, "bshd", None),
         "copy_blocks": (caches[0], pairs, None),
         "swap_blocks": (caches[0], caches[1], pairs, None),
     }
@@ -44,7 +44,7 @@ def extend_sample():
     indices = [[0, 4, 6], [0, 5, 5], [3, 1, 8, 0, 2], [9, 2]]
     arrays = [torch.tensor(values, dtype=torch.int32) for values in indices]
     q, lse = torch.randn(6, 4, HEAD_DIM), torch.zeros(6, 4)
-    return (torch.zeros_like(q), lse, q, *caches, *new, *arrays, 0.2, 4, 9, 1, "bshd", None, None)
+    return (torch.zeros_like(q), lse, q, *caches, *new, *arrays, None, None, 0.2, 4, 9, 1, "bshd", None, None)
 
 
 def test_there_is_a_sample_of_every_operator():
@@ -54,7 +54,8 @@ def test_there_is_a_sample_of_every_operator():
 def test_schemas_mark_what_is_written():
     assert schema(PAGED_ATTENTION) == (
         "paged_attention(Tensor(a!) out, Tensor(b!)? lse, Tensor q, Tensor k_cache, Tensor v_cache, "
-        "Tensor block_table, Tensor seq_lens, float? softmax_scale, SymInt? max_seq_len, str? layout, "
+        "Tensor block_table, Tensor seq_lens, Tensor? k_scale, Tensor? v_scale, "
+        "float? softmax_scale, SymInt? max_seq_len, str? layout, "
         "SymInt? partition_size, SymInt? reuse_kv_times, str? policy, str? variant, str? arch, "
         "Tensor[]? variant_tensors=None, SymInt[]? variant_ints=None, float[]? variant_floats=None, "
         "str[]? variant_names=None) -> ()"

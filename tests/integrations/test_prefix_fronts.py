@@ -137,7 +137,8 @@ def test_decode_takes_up_to_eight():
     [
         ({"p_dropout": 0.1}, "p_dropout is not served"),
         ({"return_softmax": True}, "return_softmax is not served"),
-        ({"scales_k": torch.ones(1)}, "a scale of FP8"),
+        ({"scales_q": torch.ones(1)}, "scales_q is not served"),
+        ({"scales_k": torch.ones(1)}, "k_scale must not be given"),
         ({"s_aux": torch.ones(4)}, "s_aux is not served"),
         ({"layout": 2}, "in which order layout 2 keeps its values is not known"),
         ({"is_bf16_output": True}, "the output has the dtype of q"),

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from kgen.layout import Layout, Sizes, TensorOrder, offset
+from kgen.runtime import FLOAT8
 from kgen.runtime.kvpool import KVPool, KVShape, num_blocks_for
 from tests.runtime.samples import refused
 
@@ -94,6 +95,18 @@ def test_swapping_copies_between_pools():
     assert host.keys[1][0].eq(7).all() and host.keys[0][0].eq(0).all()
     device.copy_from(host, [(0, 3)])
     assert device.keys[1][3].eq(7).all()
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_8_bit_pages_are_copied_code_by_code(dtype):
+    kv = KVShape(1, 2, 16, dtype)
+    device, host = KVPool(LAYOUTS[0], kv, 4, 8), KVPool(LAYOUTS[0], kv, 2, 8)
+    assert device.num_bytes == sum(t.numel() for t in [*device.keys, *device.values])
+    codes = device.keys[0].view(torch.uint8)
+    codes[1] = torch.arange(256).reshape(8, 2, 16)
+    device.copy([(1, 3)])
+    host.copy_from(device, [(3, 1)])
+    assert codes[3].equal(codes[1]) and host.keys[0].view(torch.uint8)[1].equal(codes[1])
 
 
 def test_pools_that_do_not_fit_and_pages_that_are_not_there_are_refused():

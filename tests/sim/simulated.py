@@ -13,10 +13,14 @@ FLAGS = ("-std=c++17", "-O0", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
 
 def compile_kernels(output: Path, wave: int = 64, *flags: str, source: Path = SOURCE) -> "Kernels":
     """kernels.cpp for waves of so many lanes."""
-    include = f"-I{paths.include_dir()}"
-    words = ["g++", *FLAGS, f"-DKGEN_WAVE={wave}", *flags, include, str(source), "-o", str(output)]
-    subprocess.run(words, check=True)
+    compile_library(output, f"-DKGEN_WAVE={wave}", *flags, source=source)
     return Kernels(ctypes.CDLL(str(output)))
+
+
+def compile_library(output: Path, *flags: str, source: Path) -> None:
+    """A source of the dialect as a shared library for the simulator."""
+    include = f"-I{paths.include_dir()}"
+    subprocess.run(["g++", *FLAGS, *flags, include, str(source), "-o", str(output)], check=True)
 
 
 def fault_line(kernel: str) -> int:

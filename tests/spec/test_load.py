@@ -99,7 +99,8 @@ def test_a_chip():
     assert chip is not None
     assert (chip.figures["simds"], chip.figures["lds_bank_bytes"], chip.figures["scalar_file"]) == (4, 4, 0)
     assert (chip.load_bytes, chip.descriptor_word3) == ((4, 16), None)
-    assert (chip.bf16_rounding, chip.fp8, chip.fp8_conversion) == ("nearest_even", "ocp", "software")
+    numbers = target.numbers
+    assert (numbers.bf16_rounding, numbers.fp8, numbers.fp8_conversion) == ("nearest_even", "ocp", "software")
     (rule,) = chip.occupancy
     assert (rule.name, rule.blocks) == ("waves", parse_expr("simds * max_waves // block_waves"))
     mma = chip.instructions["mma"]

@@ -46,7 +46,8 @@ AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
         (AVX2, "cpu_avx2"),
         (AVX512 - {"avx512vl"}, "cpu_avx2"),
         (AVX512, "cpu_avx512"),
-        (AVX512 | {"avx512_bf16", "amx_tile"}, "cpu_avx512bf16"),
+        (AVX512 | {"avx512vbmi", "avx512_bf16", "amx_tile"}, "cpu_avx512bf16"),
+        (AVX512 | {"avx512_bf16"}, "cpu_avx512"),
     ],
 )
 def test_best_target(catalog, features, target):

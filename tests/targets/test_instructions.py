@@ -26,7 +26,7 @@ def test_the_chips_that_must_be_there():
     assert with_fp8 == {"gfx938", "gfx942", "sm_90"}
     for target in TARGETS.values():
         assert target.chip is not None
-        assert (target.chip.fp8_conversion == "hardware") == (target.name in with_fp8)
+        assert (target.numbers.fp8_conversion == "hardware") == (target.name in with_fp8)
 
 
 @pytest.mark.parametrize(("target", "one"), EVERY, ids=IDS)

@@ -22,7 +22,7 @@ def test_all_rules_a_whole_combination_breaks(catalog):
     assert [r.rule for r in found] == [
         "head_dim >= 32 and head_dim <= 256",
         "head_dim % 8 == 0",
-        "kv_dtype == dtype",
+        "kv_dtype == dtype or fp8",
         "split implies partition_size % block_size == 0",
         "layout.k_known and layout.v_known",
         "split implies partition_size >= 64",

@@ -26,6 +26,7 @@ def test_the_argument_block_of_attention(catalog):
         *(f"v_cache_stride_{axis}" for axis in cache),
         *("block_table", "block_table_stride_seq"),
         "seq_lens",
+        *("k_scale", "k_scale_stride_head", "v_scale", "v_scale_stride_head"),
         *("softmax_scale", "max_seq_len"),
         *("exp_sums", "exp_sums_stride_seq", "exp_sums_stride_head"),
         *("max_logits", "max_logits_stride_seq", "max_logits_stride_head"),
@@ -109,6 +110,16 @@ def test_axes_say_which_must_be_contiguous(catalog):
     assert arguments["k_cache"].cache == "k" and arguments["lse"].optional
 
 
+def test_a_scale_crosses_with_its_condition_and_its_stride(catalog):
+    policy = compile_policy(catalog.ops["reshape_and_cache"])
+    rule = {a.name: a for a in policy.arguments}["k_scale"]
+    assert rule.broadcast and not rule.optional and not rule.workspace
+    assert [(a.name, a.size, a.unit) for a in rule.axes] == [("head", ["name", "num_kv_heads"], False)]
+    wanted = {d: evaluate(rule.when, {"kv_dtype": d}) for d in ("bf16", "fp8_e4m3", "fp8_e5m2")}
+    assert wanted == {"bf16": False, "fp8_e4m3": True, "fp8_e5m2": True}
+    assert "multiples of a scale" in rule.because
+
+
 @pytest.mark.parametrize(
     ("group", "seqs", "length", "want"),
     [
@@ -152,8 +163,11 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
 def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):
     policy = compile_policy(catalog.ops["paged_attention"], catalog.targets)
     assert from_json(Policy, to_json(policy), "policy.json").targets == policy.targets
-    assert policy.targets["sm_90"] == {"target.compute_units": 132, "target.wave": 32}
-    assert policy.targets["cpu_generic"] == {"target.compute_units": 0, "target.wave": 1}
+    assert policy.targets["sm_90"] == {"target.compute_units": 132, "target.wave": 32, "target.fp8": "ocp"}
+    assert policy.targets["cpu_generic"] == {"target.compute_units": 0, "target.wave": 1, "target.fp8": "ocp"}
+    assert policy.targets["gfx942"]["target.fp8"] == "fnuz"
+    writes = compile_policy(catalog.ops["reshape_and_cache"], catalog.targets)
+    assert writes.targets["gfx936"] == {"target.fp8": "ocp"}
     assert compile_policy(catalog.ops["copy_blocks"], catalog.targets).targets == {}
 
 

@@ -51,6 +51,22 @@ KGEN_INLINE void widen(Words words, Words& lo, Words& hi) {
 #endif
 }
 
+#if defined(KGEN_AVX512) || defined(KGEN_AVX2)
+/// The f16 of a register as floats, in order.
+KGEN_INLINE Pair f16_pair(Words words) {
+  using Half = short __attribute__((vector_size(kVecBytes / 2)));
+  Half half[2];
+  std::memcpy(half, &words, sizeof words);
+#if defined(KGEN_AVX512)
+  constexpr int kRoundAsSet = 4;
+  return {__builtin_ia32_vcvtph2ps512_mask(half[0], Vec{}, -1, kRoundAsSet),
+          __builtin_ia32_vcvtph2ps512_mask(half[1], Vec{}, -1, kRoundAsSet)};
+#else
+  return {__builtin_ia32_vcvtph2ps256(half[0]), __builtin_ia32_vcvtph2ps256(half[1])};
+#endif
+}
+#endif
+
 /// Block<T>::load<N>(row, first): elements [first, first + N) of a row, 0 past them.
 /// Block<T>::store<N>(p, v): the first N elements of what `load` gave, to p.
 /// Block<T>::lane(i): the lane of element i, counting lo's lanes and then hi's.
@@ -127,10 +143,7 @@ struct Block<f16> {
   KGEN_INLINE static Pair load_ordered(Row<f16, W> row, int first) {
     const Words words = row.template bits<N>(first);
 #if defined(KGEN_AVX512) || defined(KGEN_AVX2)
-    using Half = short __attribute__((vector_size(kVecBytes / 2)));
-    Half half[2];
-    std::memcpy(half, &words, sizeof words);
-    return {convert(half[0]), convert(half[1])};
+    return f16_pair(words);
 #else
     Words lo, hi;
     widen(words, lo, hi);
@@ -147,17 +160,6 @@ struct Block<f16> {
 
 #if defined(KGEN_AVX512) || defined(KGEN_AVX2)
   static constexpr int lane(int i) { return i; }
-
- private:
-  template <class Half>
-  KGEN_INLINE static Vec convert(Half half) {
-#if defined(KGEN_AVX512)
-    constexpr int kRoundAsSet = 4;
-    return __builtin_ia32_vcvtph2ps512_mask(half, Vec{}, -1, kRoundAsSet);
-#else
-    return __builtin_ia32_vcvtph2ps256(half);
-#endif
-  }
 #else
   static constexpr int lane(int i) { return i / 2 + i % 2 * kLanes; }
 
@@ -171,5 +173,31 @@ struct Block<f16> {
   }
 #endif
 };
+
+/// Whether blocks of both types have their elements in the same lanes.
+template <class A, class B>
+constexpr bool same_lanes() {
+  for (int i = 0; i < kBlock; ++i) {
+    if (Block<A>::lane(i) != Block<B>::lane(i)) return false;
+  }
+  return true;
+}
+
+/// Writes scale times a row of kHeadDim floats, which lies block by block in the lanes of KV's.
+template <class KV, int kHeadDim, class T>
+KGEN_INLINE void store_row(const float* row, float scale, T* to) {
+  constexpr int kFull = kHeadDim / kBlock, kTail = kHeadDim % kBlock;
+  if constexpr (same_lanes<T, KV>()) {
+    const Vec factor = broadcast(scale);
+    for (int b = 0; b < kFull; ++b) Block<T>::store(to + b * kBlock, load_pair(row + b * kBlock) * factor);
+    if constexpr (kTail > 0) {
+      Block<T>::template store<kTail>(to + kFull * kBlock, load_pair(row + kFull * kBlock) * factor);
+    }
+  } else {
+    for (int d = 0; d < kHeadDim; ++d) {
+      to[d] = from_float<T>(row[d / kBlock * kBlock + Block<KV>::lane(d % kBlock)] * scale);
+    }
+  }
+}
 
 }  // namespace kgen

@@ -20,12 +20,12 @@ struct Arithmetic {
   }
 };
 
-#if (defined(KGEN_AVX512) && defined(__AVX512BF16__)) || defined(KGEN_BF16_DOTS)
+#if defined(KGEN_DOTS_OF_BF16)
 template <>
 struct Arithmetic<bf16> {
   static constexpr int kDepth = 2;
 
-  KGEN_INLINE static void accumulate(Vec& sum, Words a, Words b) { Dot<bf16>::accumulate(sum, a, b); }
+  KGEN_INLINE static void accumulate(Vec& sum, Words a, Words b) { Bf16Dot::accumulate(sum, a, b); }
 };
 #endif
 

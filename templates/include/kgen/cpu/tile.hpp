@@ -60,13 +60,13 @@ struct Nothing {
 };
 
 /// sums[r][j] += a[r * stride] . b[j], lane by lane; between(r) after each row.
-template <class T, int R, int C, class Between = Nothing>
-KGEN_INLINE void add_dots(Vec (&sums)[R][C], const typename Dot<T>::Operand* a, int stride,
-                          const typename Dot<T>::Operand (&b)[C], Between between = {}) {
+template <class Dots, int R, int C, class Between = Nothing>
+KGEN_INLINE void add_dots(Vec (&sums)[R][C], const typename Dots::Operand* a, int stride,
+                          const typename Dots::Operand (&b)[C], Between between = {}) {
   unroll<R>([&](int r) KGEN_LAMBDA {
-    typename Dot<T>::Operand row = Dot<T>::stored(a + r * stride);
+    typename Dots::Operand row = Dots::stored(a + r * stride);
     hold(row);
-    unroll<C>([&](int j) KGEN_LAMBDA { Dot<T>::accumulate(sums[r][j], row, b[j]); });
+    unroll<C>([&](int j) KGEN_LAMBDA { Dots::accumulate(sums[r][j], row, b[j]); });
     between(r);
   });
 }

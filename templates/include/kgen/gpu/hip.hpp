@@ -49,21 +49,32 @@ struct Word<16> {
   typedef uint32_t type __attribute__((ext_vector_type(4)));
 };
 
+// So many bytes (8 or 16) of a window of `bytes` on memory from `base` on.
+template <int Bytes>
+KGEN_DEVICE typename Word<Bytes>::type load_words(int64_t base, int bytes, int from);
 #if __has_builtin(__builtin_amdgcn_make_buffer_rsrc)
-KGEN_DEVICE Word<16>::type load_words(int64_t base, int bytes, int from) {
-  const auto descriptor = __builtin_amdgcn_make_buffer_rsrc((void*)base, 0, bytes, KGEN_DESCRIPTOR_WORD3);
-  return __builtin_amdgcn_raw_buffer_load_b128(descriptor, from, 0, 0);
-}
-#else  // an older compiler: the same instruction by its name in the compiler's own language
+#define KGEN_LOAD_WORDS(count, older, newer)                                                                 \
+  template <>                                                                                                \
+  KGEN_DEVICE Word<count>::type load_words<count>(int64_t base, int bytes, int from) {                       \
+    const auto descriptor = __builtin_amdgcn_make_buffer_rsrc((void*)base, 0, bytes, KGEN_DESCRIPTOR_WORD3); \
+    return newer(descriptor, from, 0, 0);                                                                    \
+  }
+#else  // an older compiler: the same instructions by their names in the compiler's own language
 typedef int words4 __attribute__((ext_vector_type(4)));
-__attribute__((device)) words4 raw_buffer_load(words4, int, int,
-                                               int) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
-KGEN_DEVICE Word<16>::type load_words(int64_t base, int bytes, int from) {
-  const words4 descriptor = {static_cast<int>(base), static_cast<int>(base >> 32 & 0xffff), bytes,
-                             KGEN_DESCRIPTOR_WORD3};
-  return cast<Word<16>::type>(raw_buffer_load(descriptor, from, 0, 0));
-}
+typedef int words2 __attribute__((ext_vector_type(2)));
+__attribute__((device)) words4 raw_load_16(words4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
+__attribute__((device)) words2 raw_load_8(words4, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v2i32");
+#define KGEN_LOAD_WORDS(count, older, newer)                                                         \
+  template <>                                                                                        \
+  KGEN_DEVICE Word<count>::type load_words<count>(int64_t base, int bytes, int from) {               \
+    const words4 descriptor = {static_cast<int>(base), static_cast<int>(base >> 32 & 0xffff), bytes, \
+                               KGEN_DESCRIPTOR_WORD3};                                               \
+    return cast<Word<count>::type>(older(descriptor, from, 0, 0));                                   \
+  }
 #endif
+KGEN_LOAD_WORDS(8, raw_load_8, __builtin_amdgcn_raw_buffer_load_b64)
+KGEN_LOAD_WORDS(16, raw_load_16, __builtin_amdgcn_raw_buffer_load_b128)
+#undef KGEN_LOAD_WORDS
 
 }  // namespace bits
 
@@ -213,9 +224,8 @@ class Window {
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {
-    static_assert(sizeof(T) * N == 16, "a window is read 16 bytes at a time");
     const int from = at * static_cast<int>(sizeof(T));
-    return bits::cast<Vec<T, N>>(bits::load_words(base_, bytes_, from));
+    return bits::cast<Vec<T, N>>(bits::load_words<sizeof(T) * N>(base_, bytes_, from));
   }
 
  private:
