@@ -28,10 +28,10 @@ class Call:
         self.dispatcher = ops.dispatcher()
         self.out = torch.empty_like(batch.q)
         self.lse = torch.empty(batch.q.shape[:2])
-        tensors = (self.out, self.lse, *batch.tensors())
+        tensors = (self.out, self.lse, *batch.tensors(), None, None)  # no scales
         rest = (None, batch.max_seq_len, "bshd", EVEN, reuse, None, None, arch)
         self.plan = self.dispatcher.plan(self.operator, *tensors, *rest)
-        self.pointers = tuple(tensor.data_ptr() for tensor in tensors)
+        self.pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
 
     def workers(self, count):
         """The same call dealt to at most so many."""

@@ -116,8 +116,9 @@ KGEN_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
 KGEN_DEVICE void block_sync(Where = here()) { __syncthreads(); }
 KGEN_DEVICE void wave_sync(Where = here()) { __syncwarp(); }
 
-KGEN_DEVICE void device_release(Where = here()) { __threadfence(); }
-KGEN_DEVICE void device_acquire(Where = here()) { __threadfence(); }
+// The addition orders by itself, and for all threads that have met with the one that adds.
+KGEN_DEVICE void device_release(Where = here()) {}
+KGEN_DEVICE void device_acquire(Where = here()) {}
 
 KGEN_DEVICE float shuffle(float x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
 KGEN_DEVICE int shuffle(int x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
@@ -175,7 +176,12 @@ class Global {
   }
   KGEN_DEVICE T fetch_add(int64_t at, T value, Where = here()) const {
     static_assert(sizeof(T) == sizeof(int), "fetch_add works on int");
-    return atomicAdd(base_ + at, value);
+    T old;
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(base_ + at), "r"(value)
+                 : "memory");
+    return old;
   }
 
  private:
