@@ -25,7 +25,9 @@
 #define KGEN_WAVE 32
 #define KGEN_LDS_LIMIT 232448
 #define KGEN_DYNAMIC_LDS  // more than a kernel can declare comes with the launch
+#define KGEN_LDS_ALIGNMENT 1024  // where a box may begin
 #include "kgen/gpu/dialect.hpp"
+#include "kgen/gpu/boxes.hpp"
 #include "kgen/gpu/matrix.hpp"
 
 // The argument block, version 1: 48 words. Strides count elements.
@@ -69,11 +71,10 @@ constexpr int kRows = 32;       // rows of a wave
 constexpr int kTileRows = kWaves * kRows;
 constexpr int kKeys = 64;  // keys of a tile
 
-// A tile on its way into LDS: the threads next to one another bring the 16-byte vectors of a key.
 constexpr int kVector = 8;  // elements in 16 bytes
 constexpr int kChunks = kHeadDim / kVector;
-constexpr int kAtOnce = kThreads / kChunks;  // keys
-constexpr int kShare = (kKeys + kAtOnce - 1) / kAtOnce;
+constexpr int kBox = 16;  // keys that come at once
+constexpr int kBoxes = kKeys / kBox;
 
 // mma_m16n8k16_bf16 multiplies 16 x 16 by 16 x 8; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
@@ -139,24 +140,25 @@ KGEN_DEVICE int out_dim(int lane, int e) { return lane % 4 * 2 + e % 2; }
 constexpr int kOutputChunks = (kHeadDim + kOutputChunk - 1) / kOutputChunk;
 
 constexpr int kSubTiles = kKeys / kTile;
+static_assert(kBox == kTile && kKeyChunk == 16 && kOutputChunk == 16, "in_box steps 16 dims at a time");
 
-// LDS: two tiles of keys and of values, where the rows of two tiles begin, of each row of queries the
-// position and the head, operands and softmax of each thread, and a word a wave to tell of faults.
+// LDS: two tiles of keys and of values, of each row of queries the
+// position and the head, operands and softmax of each thread, a word a tile to tell that it is there, and a word a wave to tell of faults.
 constexpr int kStages = 2;
-constexpr int kKeyStride = 136;
-constexpr int kValueStride = 136;
+constexpr int kKeyStride = 128;
+constexpr int kValueStride = 128;
 constexpr int kKeyTile = kKeys * kKeyStride;
 constexpr int kValueTile = kKeys * kValueStride;
 constexpr int kValuesAt = 2 * kStages * kKeyTile;
-constexpr int kRowsAt = kValuesAt + 2 * kStages * kValueTile;
-constexpr int kPlacesAt = kRowsAt + 4 * kKeys * 8;
+constexpr int kPlacesAt = kValuesAt + 2 * kStages * kValueTile;
 constexpr int kParkedAt = kPlacesAt + 8 * kTileRows;
 constexpr int kParked = kRowTiles * kKeyChunks * kSteps * kThreads * kQueryElements;
 constexpr int kStatesAt = kParkedAt + 2 * kParked;
 constexpr int kStates = 2 * kRowTiles * kSlots * kThreads;
-constexpr int kFaultsAt = kStatesAt + 4 * kStates;
+constexpr int kLandingsAt = kStatesAt + 4 * kStates;
+constexpr int kFaultsAt = kLandingsAt + 8 * kStages;
 constexpr int kLdsBytes = kFaultsAt + 4 * kWaves;
-static_assert(kLdsBytes == 109584, "what was planned");
+static_assert(kLdsBytes == 103456, "what was planned");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
   return {a.out,
@@ -299,11 +301,11 @@ KGEN_DEVICE Segments segments_of([[maybe_unused]] const Variant& v, [[maybe_unus
 
 }  // namespace
 
-KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Args a) {
+KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Args a, KGEN_BOXES(k_cache_map), KGEN_BOXES(v_cache_map), KGEN_BOXES(k_new_map), KGEN_BOXES(v_new_map)) {
   KGEN_LDS(lds, kLdsBytes);
   const auto keys = lds.array<Element>(0, kStages * kKeyTile);
   const auto values = lds.array<Element>(kValuesAt, kStages * kValueTile);
-  const auto row_words = lds.array<int64_t>(kRowsAt, 4 * kKeys);
+  const kgen::Landings landings(lds.array<int64_t>(kLandingsAt, kStages));
   const auto faults = lds.array<int>(kFaultsAt, kWaves);
 
   const int lane = kgen::lane_id();
@@ -390,119 +392,93 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
     places.store(2 * i, Vec<int, 2>{{sequence.offset + row / group, kv_head * group + row % group}});
   }
 
-  // One thread a key and cache finds where its row begins. The look-up is apart from what is made of it, so
-  // that it can be under way meanwhile.
-  static_assert(2 * kKeys <= kThreads, "a thread for each key and cache");
-  const bool finds = 2 * kKeys == kThreads || thread < 2 * kKeys;
-  const int found_key = thread % kKeys;
+  // A box of keys and one of values lie in one page, so that one look-up serves both. Each wave looks up and brings
+  // its own of a tile.
+  constexpr int kBoxElements = kBox * kHeadDim;
+  const kgen::Boxes<Element, kBox, kHeadDim> k_cache_boxes(k_cache_map);
+  const kgen::Boxes<Element, kBox, kHeadDim> v_cache_boxes(v_cache_map);
+  const kgen::Boxes<Element, kBox, kHeadDim> k_new_boxes(k_new_map);
+  const kgen::Boxes<Element, kBox, kHeadDim> v_new_boxes(v_new_map);
   const auto kv_indices = kv_indices_of(a);
-  const auto pooled = [&](int token, const KeyTile& tile) {
-    return finds && token < segments.end(tile) && token < sequence.pooled;
-  };
-  // A page that is none where there is nothing to look up.
+  const auto k_cache = k_cache_of(a);
+  const auto v_cache = v_cache_of(a);
+  const auto k_new = k_new_of(a);
+  const auto v_new = v_new_of(a);
+  const bool brings = true;
+  if (thread == 0) landings.make(kStages, kBoxes);
+  // The page of this wave's box, none where the pool has nothing of it.
   const auto look_up = [&](const KeyTile& tile) {
-    const int token = tile.start + found_key;
-    if (!pooled(token, tile)) return -1;
+    const int token = tile.start + wave * kBox;
+    if (!brings || token >= segments.end(tile) || token >= sequence.pooled) return -1;
     return kv_indices.load(sequence.first_entry + static_cast<int>(static_cast<unsigned>(token) / kBlockSize));
   };
-  const kgen::Rows<Element> k_rows(row_words, k_cache_of(a), k_new_of(a));
-  const kgen::Rows<Element> v_rows(row_words, v_cache_of(a), v_new_of(a));
-  const auto note_rows = [&](const KeyTile& tile, int turn, const int page_id) {
-    const int token = tile.start + found_key;
-    const int at = turn * 2 * kKeys + thread;
+  const auto fetch = [&](const KeyTile& tile, int turn, const int page_id) {
+    if (!brings) return;
+    const int token = tile.start + wave * kBox;
+    const int end = segments.end(tile);
+    const int pooled = end < sequence.pooled ? end : sequence.pooled;
     const bool is_page = static_cast<unsigned>(page_id) < static_cast<unsigned>(a.num_blocks);
-    if (finds && is_page) {
-      const int64_t page = page_id;
-      const int slot = static_cast<int>(static_cast<unsigned>(token) % kBlockSize);
-      if (thread / kKeys == 0) k_rows.in_cache(at, page * a.k_cache_stride_block + slot * a.k_cache_stride_token + kv_head * a.k_cache_stride_head);
-      if (thread / kKeys == 1) v_rows.in_cache(at, page * a.v_cache_stride_block + slot * a.v_cache_stride_token + kv_head * a.v_cache_stride_head);
-    }
-    // New keys, keys past the last, and faults.
-    if (kgen::ballot(finds && !is_page) == 0) return;
-    const bool wrong = !is_page && pooled(token, tile);
-    if (kgen::ballot(wrong) != 0) {
-      if (wrong) kgen::report(a.error, 2, seq, token / kBlockSize, page_id);
-      if (lane == 0) faults.store(wave, 1);
-    }
-    if (!finds || is_page) return;
-    const bool fresh = !wrong && token >= sequence.pooled && token < segments.end(tile);
-    const int row = sequence.row + token - sequence.pooled;
-    if (thread / kKeys == 0) {
-      if (fresh) {
-        k_rows.in_fresh(at, row * a.k_new_stride_row + kv_head * a.k_new_stride_head);
+    const int slot = static_cast<int>(static_cast<unsigned>(token) % kBlockSize);
+    const int new_row = sequence.row + token - sequence.pooled;
+    const int at = (turn * kBoxes + wave) * kBoxElements;
+    const bool in_pool = is_page && token + kBox <= pooled, is_new = token >= sequence.pooled && token + kBox <= end;
+    if (in_pool || is_new) {
+      if (lane != 0) return;
+      landings.expect(turn, 2 * 2 * kBoxElements);
+      if (in_pool) {
+        k_cache_boxes.bring(keys, at, landings, turn, slot, kv_head, page_id);
+        v_cache_boxes.bring(values, at, landings, turn, slot, kv_head, page_id);
       } else {
-        k_rows.none(at);
+        k_new_boxes.bring(keys, at, landings, turn, new_row, kv_head, 0);
+        v_new_boxes.bring(values, at, landings, turn, new_row, kv_head, 0);
+      }
+      return;
+    }
+
+    // A box that is not whole: rows from the pool, new rows and, past the last or of a page that is none, zeros.
+    if (!is_page && token < pooled) {
+      if (lane == 0) {
+        kgen::report(a.error, 2, seq, token / kBlockSize, page_id);
+        faults.store(wave, 1);
       }
     }
-    if (thread / kKeys == 1) {
-      if (fresh) {
-        v_rows.in_fresh(at, row * a.v_new_stride_row + kv_head * a.v_new_stride_head);
-      } else {
-        v_rows.none(at);
+    KGEN_NO_UNROLL
+    for (int i = lane; i < kBox * kChunks; i += kgen::kWave) {
+      const int key = i / kChunks, dim = i % kChunks * kVector;
+      auto k = kgen::splat<Element, kVector>(Element{}), v = k;
+      if (token + key < pooled) {
+        if (is_page) {
+          const int64_t page = page_id;
+          const int place = slot + key;
+          k = k_cache.load<kVector>(page * a.k_cache_stride_block + place * a.k_cache_stride_token + kv_head * a.k_cache_stride_head + dim);
+          v = v_cache.load<kVector>(page * a.v_cache_stride_block + place * a.v_cache_stride_token + kv_head * a.v_cache_stride_head + dim);
+        }
+      } else if (token + key < end) {
+        const int row = new_row + key;
+        k = k_new.load<kVector>(row * a.k_new_stride_row + kv_head * a.k_new_stride_head + dim);
+        v = v_new.load<kVector>(row * a.v_new_stride_row + kv_head * a.v_new_stride_head + dim);
       }
+      const int to = at + kgen::in_box<kBox>(key, dim % 16, dim / 16 * 16);
+      keys.store<kVector>(to, k);
+      values.store<kVector>(to, v);
     }
+    landings.tell(turn);
   };
 
-  // Neighbours bring the 16-byte vectors of kShare keys that follow one another.
-  const int own_key = thread / kChunks * kShare, own_dim = thread % kChunks * kVector;
-  const auto mine = [&](int i) {
-    return !(kAtOnce * kChunks != kThreads && thread >= kAtOnce * kChunks) &&
-           !(kKeys % (kAtOnce * kShare) != 0 && own_key + i >= kKeys);
-  };
-  kgen::Stage<Element, kShare> k_stage;
-  const auto fetch_keys = [&](int turn) {
-    const int row = (2 * turn) * kKeys + own_key;
-    const int at = turn * kKeyTile + own_key * kKeyStride + own_dim;
-    int64_t words[kShare];  // all of them first: what is asked for keeps its order
-    KGEN_UNROLL
-    for (int i = 0; i < kShare; ++i) words[i] = mine(i) ? k_rows.word(row + i) : 0;
-    KGEN_UNROLL
-    for (int i = 0; i < kShare; ++i) {
-      if (mine(i)) {
-        k_stage.fetch(i, keys, at + i * kKeyStride, k_rows, words[i], own_dim);
-      } else {
-        k_stage.skip(i);
-      }
-    }
-  };
-  kgen::Stage<Element, kShare> v_stage;
-  const auto fetch_values = [&](int turn) {
-    const int row = (2 * turn + 1) * kKeys + own_key;
-    const int at = turn * kValueTile + own_key * kValueStride + own_dim;
-    int64_t words[kShare];  // all of them first: what is asked for keeps its order
-    KGEN_UNROLL
-    for (int i = 0; i < kShare; ++i) words[i] = mine(i) ? v_rows.word(row + i) : 0;
-    KGEN_UNROLL
-    for (int i = 0; i < kShare; ++i) {
-      if (mine(i)) {
-        v_stage.fetch(i, values, at + i * kValueStride, v_rows, words[i], own_dim);
-      } else {
-        v_stage.skip(i);
-      }
-    }
-  };
-
-  // A tile is multiplied while the next one is under way and the rows of the one after it are looked up.
+  // A tile is multiplied while the next one is under way and the pages of the one after it are looked up. No wave
+  // asks for the next before all have done with the one that was where it goes.
   KeyTile tile = segments.first();
   KeyTile next = tile.some() ? segments.after(tile) : tile;
-  if (tile.some()) note_rows(tile, 0, look_up(tile));
   kgen::block_sync();
-  if (tile.some()) {
-    fetch_keys(0);
-    fetch_values(0);
-  }
-  if (next.some()) note_rows(next, 1, look_up(next));
+  if (tile.some()) fetch(tile, 0, look_up(tile));
+  int page = next.some() ? look_up(next) : -1;
 
-  int turn = 0;
+  int turn = 0, round = 0;
   KGEN_NO_UNROLL
   while (tile.some()) {
-    k_stage.land(keys);
-    v_stage.land(values);
+    landings.wait(turn, round);
     kgen::block_sync();
-    if (next.some()) {
-      fetch_keys(1 - turn);
-      fetch_values(1 - turn);
-    }
+    if (next.some()) fetch(next, 1 - turn, page);
     const int keys_at = turn * kKeyTile, values_at = turn * kValueTile;
 
     WeightOperand weights[kRowTiles][kSubTiles][kOperands];
@@ -528,8 +504,9 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         for (int sub = 0; sub < kSubTiles; ++sub) {
           KGEN_UNROLL
           for (int i = 0; i < kScoreTiles; i += kOutputs) {
-            const int row = sub * kTile + i * (kTile / kScoreTiles) + key_row(lane);
-            const auto k = kgen::read_tiles(keys, keys_at + row * kKeyStride + c * kKeyChunk + key_start(lane));
+            const int row = i * (kTile / kScoreTiles) + key_row(lane);
+            const int at = sub * kTile * kKeyStride + kgen::in_box<kBox>(row, key_start(lane), c * kKeyChunk);
+            const auto k = kgen::read_tiles(keys, keys_at + at);
             KGEN_UNROLL
             for (int j = 0; j < kOutputs; ++j) {
               constexpr int s = 0;
@@ -569,10 +546,13 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         }
       }
 
-      // What is hidden weighs nothing.
+      // What is hidden weighs nothing. Weights are taken relative to the largest score so far, or one that is not
+      // far below it: a row's sums are rescaled only when a score outgrows that by a factor of 2^kHeadroom.
+      constexpr float kHeadroom = 8.0f;
       KGEN_UNROLL
       for (int t = 0; t < kRowTiles; ++t) {
         float top[kSlots], shift[kSlots], factor[kSlots], sum[kSlots];
+        bool outgrown = false;
         KGEN_UNROLL
         for (int slot = 0; slot < kSlots; ++slot) top[slot] = kgen::kMinusInfinity;
         KGEN_UNROLL
@@ -587,7 +567,9 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         for (int slot = 0; slot < kSlots; ++slot) {
           const auto held = states.load<2>(state_at(t, slot));
           const float old = held[0];
-          const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
+          const float most = kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]);
+          const float seen = (most - old) * kToBase2 > kHeadroom ? most : old;
+          outgrown |= seen != old;
           shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen * kToBase2;
           factor[slot] = kgen::exp2(old * kToBase2 - shift[slot]);
           top[slot] = seen;
@@ -619,24 +601,26 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         for (int slot = 0; slot < kSlots; ++slot) {
           states.store(state_at(t, slot), Vec<float, 2>{{top[slot], sum[slot]}});
         }
-        KGEN_UNROLL
-        for (int j = 0; j < kOutputChunks * kOutputs; ++j) {
+        if (kgen::ballot(outgrown) != 0) {
           KGEN_UNROLL
-          for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
+          for (int j = 0; j < kOutputChunks * kOutputs; ++j) {
+            KGEN_UNROLL
+            for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
+          }
         }
       }
     }
     const KeyTile later = next.some() ? segments.after(next) : next;
-    const int page = look_up(later);
+    page = look_up(later);
     if (busy) {
       // O += P V
       KGEN_UNROLL
-      for (int sub = 0; sub < kSubTiles; ++sub) {
+      for (int c = 0; c < kOutputChunks; ++c) {
         KGEN_UNROLL
         for (int o = 0; o < kOperands; ++o) {
           KGEN_UNROLL
-          for (int c = 0; c < kOutputChunks; ++c) {
-            const int at = (sub * kTile + value_row(lane, o)) * kValueStride + c * kOutputChunk + value_start(lane);
+          for (int sub = 0; sub < kSubTiles; ++sub) {
+            const int at = sub * kTile * kValueStride + kgen::in_box<kBox>(value_row(lane, o), value_start(lane), c * kOutputChunk);
             const auto read = kgen::read_tiles_transposed(values, values_at + at);
             KGEN_UNROLL
             for (int j = 0; j < kOutputs; ++j) {
@@ -652,9 +636,9 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         }
       }
     }
-    if (later.some()) note_rows(later, turn, page);
     tile = next;
     next = later;
+    round += turn;
     turn = 1 - turn;
   }
 

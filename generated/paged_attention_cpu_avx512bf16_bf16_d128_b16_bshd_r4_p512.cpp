@@ -9,12 +9,13 @@
 //   block_size      16              tokens in a page
 //   layout          bshd
 //   reuse_kv_times  4               query heads served by one read of a KV head
-//   partition_size  512             tokens in a part; 0 means one pass
+//   partition_size  512             tokens in a part; 0 means one pass, even (-1) equal shares of all rows for as many blocks as a GPU holds
 //   variant         causal
 //
 // Decode attention over a paged KV cache: one query token per sequence, keys and values reached
 // through a block table. partition_size 0 is one pass over a row (v1); above 0 a row is split every
-// partition_size tokens and the parts are merged exactly (v2, split-KV).
+// partition_size tokens and the parts are merged exactly (v2, split-KV); even (-1) deals all rows out
+// in equal shares, one for each block that a GPU holds.
 
 // One thread takes a run of (sequence, chunk of KV heads, tile of tokens). A tile of keys and
 // values is read once for all query rows that share the KV head, at most kReuse of them in a pass.
@@ -37,7 +38,7 @@ namespace {
 
 using namespace kgen;
 
-// The argument block, version 1: 51 words. Strides count elements.
+// The argument block, version 1: 60 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -55,10 +56,14 @@ struct Args {
   int64_t exp_sums, exp_sums_stride_seq, exp_sums_stride_head;
   int64_t max_logits, max_logits_stride_seq, max_logits_stride_head;
   int64_t tmp_out, tmp_out_stride_seq, tmp_out_stride_head, tmp_out_stride_part;
+  int64_t piece_states, piece_states_stride_piece, piece_states_stride_row;
+  int64_t piece_out, piece_out_stride_piece, piece_out_stride_row;
+  int64_t arrivals, arrivals_stride_worker;
   // Sizes, and what follows from them.
-  int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions;
+  int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
+      max_workers;
 };
-static_assert(sizeof(Args) == 51 * sizeof(int64_t));
+static_assert(sizeof(Args) == 60 * sizeof(int64_t));
 
 using T = kgen::bf16;
 using KV = kgen::bf16;

@@ -9,12 +9,13 @@
 //   block_size      16        tokens in a page
 //   layout          bshd
 //   reuse_kv_times  4         query heads served by one read of a KV head
-//   partition_size  0         tokens in a part; 0 means one pass
+//   partition_size  0         tokens in a part; 0 means one pass, even (-1) equal shares of all rows for as many blocks as a GPU holds
 //   variant         causal
 //
 // Decode attention over a paged KV cache: one query token per sequence, keys and values reached
 // through a block table. partition_size 0 is one pass over a row (v1); above 0 a row is split every
-// partition_size tokens and the parts are merged exactly (v2, split-KV).
+// partition_size tokens and the parts are merged exactly (v2, split-KV); even (-1) deals all rows out
+// in equal shares, one for each block that a GPU holds.
 
 // A block serves up to 4 query heads of one KV head of one sequence, and reads
 // that KV once. A wave takes 32 tokens at a time through two matrix products, S = Q K^T and O = P V; P stays in
@@ -27,7 +28,7 @@
 #include "kgen/gpu/fp8.hpp"
 #include "kgen/gpu/matrix.hpp"
 
-// The argument block, version 1: 51 words. Strides count elements.
+// The argument block, version 1: 60 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -45,10 +46,14 @@ struct Args {
   int64_t exp_sums, exp_sums_stride_seq, exp_sums_stride_head;
   int64_t max_logits, max_logits_stride_seq, max_logits_stride_head;
   int64_t tmp_out, tmp_out_stride_seq, tmp_out_stride_head, tmp_out_stride_part;
+  int64_t piece_states, piece_states_stride_piece, piece_states_stride_row;
+  int64_t piece_out, piece_out_stride_piece, piece_out_stride_row;
+  int64_t arrivals, arrivals_stride_worker;
   // Sizes, and what follows from them.
-  int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions;
+  int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
+      max_workers;
 };
-static_assert(sizeof(Args) == 51 * sizeof(int64_t));
+static_assert(sizeof(Args) == 60 * sizeof(int64_t));
 
 namespace {
 
@@ -184,13 +189,18 @@ KGEN_DEVICE Global<float> v_scale_of(const Args& a) {
           (a.num_kv_heads - 1) * a.v_scale_stride_head + 1};
 }
 
+// The most tokens a sequence can have.
+KGEN_DEVICE int64_t most_tokens(const Args& a) {
+  const int64_t held = a.num_blocks > 0 ? a.max_pages * kBlockSize : 0;
+  return a.max_seq_len < held ? a.max_seq_len : held;
+}
+
 // The tokens of a sequence. A length past the table, or in a pool without pages, is reported and
 // read as none.
 KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) {
   const auto seq_lens = seq_lens_of(a);
   const int length = kgen::uniform(seq_lens.load(seq));
-  const int64_t held = a.num_blocks > 0 ? a.max_pages * kBlockSize : 0;
-  const int64_t limit = a.max_seq_len < held ? a.max_seq_len : held;
+  const int64_t limit = most_tokens(a);
   bad = length < 0 || length > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
   return bad ? 0 : length;
@@ -228,24 +238,29 @@ KGEN_DEVICE void write_row(const Args& a, int seq, int head, int dim, const RowS
   if (dim == 0 && lse.present()) lse.store(seq * a.lse_stride_seq + head, kgen::natural_lse(state));
 }
 
-}  // namespace
+// A pass of query rows over a KV head.
+struct Pass {
+  int kv_head, first_head, rows;
+};
 
-KGEN_KERNEL(kThreads, 2) void paged_attention_sm_90_bf16_kvfp8_e4m3_d128_b16_bshd_r4_p0(const Args a) {
+KGEN_DEVICE Pass pass_of(const Args& a, int number) {
+  const int group = static_cast<int>(a.group);
+  const int passes = static_cast<int>(a.passes);
+  const int kv_head = number / passes;
+  const int first_row = number % passes * kRows;  // of the group
+  return {kv_head, kv_head * group + first_row, group - first_row < kRows ? group - first_row : kRows};
+}
+
+// The rows of a pass over a sequence.
+KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass& pass) {
   const auto queries = q_of(a);
   const auto k_cache = k_cache_of(a);
   const auto v_cache = v_cache_of(a);
-  KGEN_LDS(lds, kLdsBytes);
-
   const int lane = kgen::lane_id();
   const int wave = kgen::wave_id();
-
-  const int seq = kgen::block_y();
-  const int group = static_cast<int>(a.group);
-  const int passes = static_cast<int>(a.passes);
-  const int kv_head = kgen::block_x() / passes;
-  const int first_row = kgen::block_x() % passes * kRows;  // of the group
-  const int first_head = kv_head * group + first_row;
-  const int rows = group - first_row < kRows ? group - first_row : kRows;
+  [[maybe_unused]] const int kv_head = pass.kv_head;
+  const int first_head = pass.first_head;
+  const int rows = pass.rows;
 
   const int first = 0;
 
@@ -568,4 +583,11 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_sm_90_bf16_kvfp8_e4m3_d128_b16_bsh
       write_row(a, seq, first_head + from + r, out_dim, merged, total);
     }
   }
+}
+
+}  // namespace
+
+KGEN_KERNEL(kThreads, 2) void paged_attention_sm_90_bf16_kvfp8_e4m3_d128_b16_bshd_r4_p0(const Args a) {
+  KGEN_LDS(lds, kLdsBytes);
+  attend(a, lds, kgen::block_y(), pass_of(a, kgen::block_x()));
 }

@@ -91,8 +91,9 @@ def no_pybind() -> bool:
 
 
 def pa_partition_size() -> int | None:
-    """PA_PARTITION_SIZE: overrides the partition size of split-KV decode; None where unset or 0."""
-    return _count("PA_PARTITION_SIZE", minimum=0) or None
+    """PA_PARTITION_SIZE: overrides the partition size of split-KV decode, -1 for even shares on a GPU; None
+    where unset or 0."""
+    return _count("PA_PARTITION_SIZE", minimum=-1) or None
 
 
 def max_jobs() -> int | None:
@@ -139,7 +140,7 @@ VARIABLES: tuple[Variable, ...] = (
     _row("KGEN_NO_PYBIND", "0 or 1", "0", no_pybind),
     _row("KGEN_WERROR", "0 or 1", "0", warnings_are_errors),
     _row("KGEN_CLANG", "a command", "searched", clang),
-    _row("PA_PARTITION_SIZE", "an integer >= 0", "0", pa_partition_size),
+    _row("PA_PARTITION_SIZE", "an integer >= -1", "0", pa_partition_size),
     _row("MAX_JOBS", "an integer >= 1", "cores and memory", max_jobs),
     _row("CXX", "a command", "g++, clang++ or c++", cxx),
     _row("CUDA_HOME", "a folder", "searched", cuda_home),
@@ -185,7 +186,7 @@ def _count(name: str, minimum: int) -> int | None:
     text = _text(name)
     if text is None:
         return None
-    digits = text.isascii() and text.isdigit()
+    digits = text.isascii() and text.removeprefix("-" if minimum < 0 else "").isdigit()
     if not digits or len(text) > 9 or int(text) < minimum:
         raise _bad(name, text, f"an integer from {minimum} to 999999999")
     return int(text)

@@ -78,9 +78,10 @@ class ArgumentRule:
 
     kind: `tensor`, `cache` (a KV cache in the variant's layout; `cache` is k or v), `int`,
     `float`. dtype: a dtype name, or the name of the parameter that holds it. access: read,
-    write or update. `workspace`: dispatch allocates it when the variant needs it (`when`). Where it is no
-    workspace and has a `when`, a call gives it where that holds and nowhere else, `because` of the reason.
-    `broadcast`: one element may stand for all along an axis, by a stride of 0.
+    write or update. `workspace`: dispatch allocates it when the variant needs it (`when`); `zeroed`: it is
+    all zeros before the first call, and every call leaves it so. Where it is no workspace and has a `when`, a
+    call gives it where that holds and nowhere else, `because` of the reason. `broadcast`: one element may stand
+    for all along an axis, by a stride of 0.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ArgumentRule:
     optional: bool = False
     workspace: bool = False
     when: Code | None = None
+    zeroed: bool = False
     because: str = ""
     broadcast: bool = False
 
@@ -186,6 +188,15 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Box:
+    """What a copy engine brings of a tensor at once: `rows` of its tokens (of a cache; else of its first
+    axis), one head, all dims. How the tensor lies is a parameter of the kernel, behind the argument block."""
+
+    argument: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class Launch:
     """How a GPU kernel is launched: expressions over parameters and facts. `symbol` is the kernel,
     the entry's own when empty; `then` is launched after it, on the same stream and arguments."""
@@ -194,6 +205,7 @@ class Launch:
     block: int
     dynamic_lds: int = 0
     symbol: str = ""
+    boxes: tuple[Box, ...] = ()
     then: Launch | None = None
 
 

@@ -115,7 +115,7 @@ def gpu_ceiling(device: str) -> GpuCeiling:
 
 def build(target: TargetSpec, *, simulated: bool = False) -> Path:
     """The loops compiled for a GPU target, or for its simulator."""
-    names = {"target": target, "dynamic_lds": 0}
+    names = {"target": target, "dynamic_lds": 0, "boxes": ()}
     prelude, _ = strip(expand_template(paths.templates_dir(), "gpu/target.j2", names))
     text = f"#define KGEN_ABI {ABI_VERSION}\n{prelude}{SOURCE.read_text(encoding='utf-8')}"
     name = "bench_read_sim" if simulated else "bench_read"

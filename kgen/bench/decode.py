@@ -42,11 +42,15 @@ DEFAULTS: Mapping[str, Any] = {
     "rounds": 20,
     "reuse_kv_times": None,
     "partition_size": None,
+    "policy": (None,),
     "ragged": False,
     "seed": 0,
     "peers": None,
 }
-"""Options and what they are when not given; block_size, dtype and layout take several values."""
+"""Options and what they are when not given; block_size, dtype, layout and policy take several
+values."""
+FORCED = ("reuse_kv_times", "partition_size", "policy")
+"""What a call insists on where an option says so."""
 
 Progress = Callable[[str], None]
 
@@ -112,8 +116,8 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
     threads = (options["threads"] or torch.get_num_threads()) if device == "cpu" else 0
     chosen_peers(options["peers"], device)
     rows = []
-    for dtype, layout, block_size in itertools.product(
-        *(_several(options[name]) for name in ("dtype", "layout", "block_size"))
+    for dtype, layout, block_size, policy in itertools.product(
+        *(_several(options[name]) for name in ("dtype", "layout", "block_size", "policy"))
     ):
         names = ("batch", "heads", "kv_heads", "head_dim", "context", "seed")
         sizes: Mapping[str, Any] = {name: int(options[name]) for name in names}
@@ -126,9 +130,9 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
             device=device,
             ragged=bool(options["ragged"]),
         )
-        progress(f"{dtype} {layout} block_size {block_size}")
+        progress(f"{dtype} {layout} block_size {block_size}{f' policy {policy}' if policy else ''}")
         with using_threads(threads or torch.get_num_threads()):
-            rows.append(measure(shape, options, progress))
+            rows.append(measure(shape, {**options, "policy": policy}, progress))
     return rows
 
 
@@ -137,7 +141,7 @@ def measure(shape: Shape, options: Mapping[str, Any], progress: Progress = lambd
     wanted = chosen_peers(options["peers"], shape.device)
     check_room(shape, gathered=any(name not in FLASHINFER for name in wanted))
     pool = draw_pool(shape, load_catalog().layouts[shape.layout])
-    forced = {name: options[name] for name in ("reuse_kv_times", "partition_size")}
+    forced = {name: options[name] for name in FORCED}
     decode = Decode(pool, forced, insisted(options["arch"]))
     variant = decode.check()
     if pool.rotation_bytes < pool.cache_bytes:

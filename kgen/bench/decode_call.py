@@ -18,7 +18,7 @@ ROWS = 8
 
 
 class Decode:
-    """Calls of paged_attention over the tables of a pool; `forced` are parameters to insist on."""
+    """Calls of paged_attention over the tables of a pool; `forced`: parameters and a policy to insist on."""
 
     def __init__(self, pool: Pool, forced: Mapping[str, Scalar | None], arch: str | None = None) -> None:
         self.pool = pool

@@ -15,7 +15,7 @@ import torch
 from kgen import api, env, ops
 from kgen.bench import decode
 from kgen.bench.contenders import chosen_peers
-from kgen.bench.decode import DEFAULTS, Progress, Row, using_threads
+from kgen.bench.decode import DEFAULTS, FORCED, Progress, Row, using_threads
 from kgen.bench.device import find_device, insisted
 from kgen.bench.machine import clocks, machine, versions
 from kgen.bench.outcome import GridReport, Outcome
@@ -27,7 +27,7 @@ from kgen.spec.benches import BenchCell, BenchSpec, holds
 from kgen.spec.load import load_catalog
 from kgen.syntax.ast import Expr
 
-OPTIONS = ("device", "arch", "threads", "rounds", "reuse_kv_times", "partition_size", "peers")
+OPTIONS = ("device", "arch", "threads", "rounds", *FORCED, "peers")
 """Options of `kgen bench decode` that a grid leaves open."""
 
 Measure = Callable[[Shape, Mapping[str, Any], Progress], Row]
@@ -41,9 +41,7 @@ def kernels_of(cells: Sequence[BenchCell], args: Mapping[str, Any]) -> list[tupl
     options = _options(args)
     device = find_device(options["device"], options["arch"], load_catalog())
     arch = insisted(options["arch"]) or (gpu.arch_of(device) if device != "cpu" else api.compiler().native())
-    forced = {
-        name: options[name] for name in ("reuse_kv_times", "partition_size") if options[name] is not None
-    }
+    forced = {name: options[name] for name in FORCED if options[name] is not None}
     return [("paged_attention", _params(cell, {**forced, "arch": arch})) for cell in cells]
 
 
@@ -124,7 +122,12 @@ def _options(args: Mapping[str, Any]) -> Mapping[str, Any]:
         if name not in OPTIONS:
             message = f"--{name.replace('_', '-')} is decided by the grid"
             raise KgenError(Diagnostic("K580", message, hint="choose cells with --only, or leave --grid out"))
-    return {**DEFAULTS, **given}
+    policies = given.get("policy", (None,))
+    if len(policies) > 1:
+        raise KgenError(
+            Diagnostic("K580", "a grid is measured under one policy", hint="name one after --policy")
+        )
+    return {**DEFAULTS, **given, "policy": policies[0]}
 
 
 def _outcome(

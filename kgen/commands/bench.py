@@ -64,9 +64,14 @@ _SEVERAL: tuple[_Option, ...] = (
     ("layout", str, "of the cache; several may be given (bhsd)"),
     ("block_size", positive, "tokens in a page; several may be given (16 64)"),
 )
+_POLICY: _Option = ("policy", str, "how partition_size is chosen; several are measured one by one")
 _FORCED: tuple[_Option, ...] = (
     ("reuse_kv_times", positive, "insist on this value (else the policy's)"),
-    ("partition_size", whole, "insist on this value, 0 for a single pass (else the policy's)"),
+    (
+        "partition_size",
+        int,
+        "insist on this value: 0 for a single pass, -1 for even shares (else the policy's)",
+    ),
     ("seed", whole, "of the lengths that --ragged draws (0)"),
 )
 
@@ -83,7 +88,7 @@ _TRACE: tuple[_Option, ...] = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     decode = kinds.add_parser("decode", help="decode attention against its ceilings")
-    for name, kind, text in _SEVERAL:
+    for name, kind, text in (*_SEVERAL, _POLICY):
         decode.add_argument(_flag(name), type=kind, nargs="+", metavar=name.upper(), help=text)
     _add(decode, (*_SHAPE, _THREADS, _ROUNDS, *_FORCED, _DEVICE, _ARCH))
     bench_decode.add_arguments(decode)

@@ -18,6 +18,8 @@ from kgen.layout import TensorOrder
 from kgen.manifest import ArgumentRule, AxisRule, Code, Policy, Scalar
 from kgen.semantics import DTYPES, evaluate
 
+CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
+"""Axes of a KV cache -> the names of their sizes."""
 _ORDER = {"read": 0, "update": 1, "write": 2}
 
 
@@ -173,7 +175,6 @@ class _Binder:
         if order is None or itemsize is None or not self._rank(rule, view, order.axes):
             return
         width = order.width(itemsize)
-        sizes = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
         for axis, extent in zip(order.axes, view.shape, strict=True):
             place = f"{rule.name} axis {axis}"
             if axis == "inner":
@@ -181,7 +182,7 @@ class _Binder:
             elif axis == "dim" and width > 1:
                 self._define("head_dim", extent * width, f"{place} x {width}")
             else:
-                self._size(place, AxisRule(axis, ["name", sizes[axis]]), extent)
+                self._size(place, AxisRule(axis, ["name", CACHE_SIZES[axis]]), extent)
         self._memory(rule, view, order.axes)
 
     def _cache_order(self, rule: ArgumentRule) -> TensorOrder | None:

@@ -7,10 +7,19 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.driver import HANDLE, LAUNCH, OUT_HANDLE, Driver
 
 _STATIC_LIMIT = 48 * 1024
 _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # a CUfunction_attribute
+MAP_BYTES = 128
+"""A CUtensorMap, which lies at a multiple of 64."""
+ENCODE = "cuTensorMapEncodeTiled"
+AXES = 5
+# CUtensorMapDataType, by the bytes of an element: what is moved is not looked at.
+ELEMENTS: Mapping[int, int] = {1: 0, 2: 1, 4: 2}
+# CUtensorMapInterleave none, CUtensorMapSwizzle of 128 bytes, CUtensorMapL2promotion of 256, zeros outside.
+HOW = (0, 3, 3, 0)
 
 
 class Cuda(Driver):
@@ -31,6 +40,7 @@ class Cuda(Driver):
         "cuFuncSetAttribute": (HANDLE, ctypes.c_int, ctypes.c_int),
         "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
         "cuLaunchKernel": LAUNCH,
+        ENCODE: (HANDLE, ctypes.c_int, ctypes.c_uint, *(HANDLE,) * 5, *(ctypes.c_int,) * 4),
     }
 
     def __init__(self) -> None:
@@ -52,6 +62,19 @@ class Cuda(Driver):
     def allow_dynamic(self, function: int, size: int) -> None:
         if size > _STATIC_LIMIT:
             self.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED_SIZE_BYTES, size)
+
+    def encode(self, each: TensorMap, words: ctypes.Array[ctypes.c_int64]) -> ctypes.Array[Any]:
+        room = (ctypes.c_uint64 * (MAP_BYTES // 8 + 7))()
+        shift = -ctypes.addressof(room) % 64
+        made = (ctypes.c_uint64 * (MAP_BYTES // 8)).from_buffer(room, shift)
+        if each.place < 0 or not words[each.place]:
+            return made
+        sizes, strides = (ctypes.c_uint64 * AXES)(*each.sizes), (ctypes.c_uint64 * (AXES - 1))(*each.strides)
+        box, steps = (ctypes.c_uint32 * AXES)(*each.box), (ctypes.c_uint32 * AXES)(*(1,) * AXES)
+        element = ELEMENTS[each.element_bytes]
+        lies = (ctypes.addressof(made), element, AXES, words[each.place], sizes, strides, box, steps)
+        self.call(ENCODE, *lies, *HOW)
+        return made
 
     def _primary(self, device: int) -> int:
         ordinal, context = ctypes.c_int(), HANDLE()

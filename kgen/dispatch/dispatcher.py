@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ from kgen.diagnostics import KgenError
 from kgen.dispatch import codes, gpu, launch, plain
 from kgen.dispatch.arguments import bound_sizes, call_of, shapes_of
 from kgen.dispatch.bind import bind, check_pending, with_scalars
+from kgen.dispatch.boxes import tensor_map
 from kgen.dispatch.buildable import select_buildable
 from kgen.dispatch.errors import LATE, ON_GPU, fault, kernel_fault
 from kgen.dispatch.flavours import check_flavour
@@ -173,17 +175,18 @@ class Dispatcher:
             pairs=pairs_of(policy, call.tensors),
             ranges=plan_ranges(policy, bound, selection, operator.defaults),
         )
-        return self._on_gpu(plan, loaded, bound.device) if loaded.image else plan
+        return self._on_gpu(plan, loaded, bound) if loaded.image else plan
 
-    def _on_gpu(self, plan: Plan, loaded: Loaded, device: str) -> Plan:
+    def _on_gpu(self, plan: Plan, loaded: Loaded, bound: Bound) -> Plan:
         """The plan with what starts its kernels."""
         assert plan.selection is not None and plan.selection.kernel is not None  # something was loaded
         gpu.check_strides(plan.policy, plan.facts, plan.words)
-        index = torch.device(device).index or 0
+        index = torch.device(bound.device).index or 0
+        map_of = partial(tensor_map, plan.policy, bound, plan.facts)
         launcher = gpu.Launcher(
             driver=gpu.driver(),
             device=index,
-            steps=gpu.steps(plan.selection.kernel, loaded.image, plan.facts, index),
+            steps=gpu.steps(plan.selection.kernel, loaded.image, plan.facts, index, map_of),
             aligned=gpu.row_words(plan.policy, "pointer"),
             error=self.errors.address(plan.policy.op, index),
             checked=env.check(),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kgen.diagnostics import KgenError
+from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.errors import fault
 
 HANDLE = ctypes.c_void_p
@@ -124,6 +125,10 @@ class Driver(ABC):
         self.call(self.LOAD, ctypes.byref(module), image)
         return module.value or 0
 
+    def encode(self, each: TensorMap, words: ctypes.Array[ctypes.c_int64]) -> ctypes.Array[Any]:
+        """A tensor as the copy engine of the device wants it described: a parameter of a kernel."""
+        raise fault("K526", f"the {self.NAME} driver knows no tensor maps, which place {each.place} needs")
+
     def launch(
         self,
         kernel: Kernel,
@@ -132,13 +137,14 @@ class Driver(ABC):
         dynamic_lds: int,
         words: ctypes.Array[ctypes.c_int64],
         stream: int,
+        maps: Sequence[ctypes.Array[Any]] = (),
     ) -> None:
-        """Start a kernel on a stream of its device, which is current; `words`, its one parameter, is
-        copied before this returns.
+        """Start a kernel on a stream of its device, which is current; its parameters, `words` and `maps`,
+        are copied before this returns.
 
         Nothing waits. A grid without blocks is no launch.
         """
         if 0 in grid:
             return
-        parameters = (HANDLE * 1)(ctypes.addressof(words))
+        parameters = (HANDLE * (1 + len(maps)))(ctypes.addressof(words), *map(ctypes.addressof, maps))
         self.call(self.START, kernel.function, *grid, block, 1, 1, dynamic_lds, stream, parameters, None)

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import torch
 
 from kgen.dispatch import cuda, hip
+from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.driver import Driver, Grid, Kernel
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Bound, Built, Names, View
-from kgen.manifest import ERRORS, ArgumentRule, Launch, Policy
+from kgen.manifest import ERRORS, ArgumentRule, Box, Launch, Policy
 from kgen.semantics import DTYPES, evaluate
 
 ALIGNMENT = 16
@@ -28,12 +29,13 @@ WINDOW = 2**28
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel of a plan, ready to start."""
+    """One kernel of a plan, ready to start. `maps` are its parameters behind the argument block."""
 
     kernel: Kernel
     grid: Grid
     block: int
     dynamic_lds: int
+    maps: tuple[TensorMap, ...] = ()
 
 
 def is_gpu(device: str) -> bool:
@@ -66,7 +68,9 @@ def driver() -> Driver:
     return hip.driver() if torch.version.hip else cuda.driver()
 
 
-def steps(built: Built, image: bytes, names: Names, device: int) -> tuple[Step, ...]:
+def steps(
+    built: Built, image: bytes, names: Names, device: int, map_of: Callable[[Box], TensorMap]
+) -> tuple[Step, ...]:
     """The kernels of an entry with their grids for these facts."""
     found = []
     launch: Launch | None = built.entry.launch
@@ -74,7 +78,8 @@ def steps(built: Built, image: bytes, names: Names, device: int) -> tuple[Step, 
         symbol = launch.symbol or built.entry.symbol
         kernel = driver().load(image, symbol, device, launch.dynamic_lds)
         grid = _grid(built.entry.name, launch, names)
-        found.append(Step(kernel, grid, launch.block, launch.dynamic_lds))
+        maps = tuple(map_of(box) for box in launch.boxes)
+        found.append(Step(kernel, grid, launch.block, launch.dynamic_lds, maps))
         launch = launch.then
     return tuple(found)
 
@@ -170,7 +175,8 @@ class Launcher:
         """Start every kernel on a stream of the device; waits for nothing."""
         with self.driver.on(self.device):
             for step in self.steps:
-                self.driver.launch(step.kernel, step.grid, step.block, step.dynamic_lds, words, stream)
+                maps = [self.driver.encode(each, words) for each in step.maps]
+                self.driver.launch(step.kernel, step.grid, step.block, step.dynamic_lds, words, stream, maps)
 
 
 def misplaced(launcher: Launcher, words: Sequence[int]) -> tuple[int, int, int, int] | None:

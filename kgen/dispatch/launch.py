@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 import torch
 
-from kgen.dispatch import gpu, threads
+from kgen.dispatch import cuda, gpu, threads
+from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.plan import Plan
 from kgen.manifest import ERRORS, HEADER
 from kgen.semantics import INT_MAX, INT_MIN
@@ -162,9 +163,17 @@ def _compiled_launcher(launcher: gpu.Launcher) -> dict[str, Any]:
         "misaligned": ERRORS["alignment"],
         "checked": launcher.checked,
         "steps": [
-            (step.kernel.function, *step.grid, step.block, step.dynamic_lds) for step in launcher.steps
+            (step.kernel.function, *step.grid, step.block, step.dynamic_lds, list(map(_map, step.maps)))
+            for step in launcher.steps
         ],
+        "encode": driver.address(cuda.ENCODE) if any(step.maps for step in launcher.steps) else 0,
     }
+
+
+def _map(each: TensorMap) -> tuple[object, ...]:
+    """What cuTensorMapEncodeTiled takes, but for where the map and the tensor are."""
+    element = cuda.ELEMENTS.get(each.element_bytes, 0)
+    return each.place, element, list(each.sizes), list(each.strides), list(each.box), list(cuda.HOW)
 
 
 def with_threads(plan: Plan) -> tuple[int, ...]:

@@ -51,9 +51,10 @@ def paged_attention(
     softmax_scale: factor of q.k; 1/sqrt(head_dim) where None.
     out: [num_seqs, num_heads, head_dim] like q; allocated where None. Must not overlap the inputs.
     lse: [num_seqs, num_heads] f32, natural logarithm; written where given or `return_lse`.
-    partition_size: tokens in a part, 0 for one pass; PA_PARTITION_SIZE, then the policy where None.
+    partition_size: tokens in a part, 0 for one pass, -1 for even shares of all rows (on a GPU);
+        PA_PARTITION_SIZE, then the policy where None.
     reuse_kv_times: query heads served by one read of a KV head; the policy where None.
-    policy: `vllm` (default), `split`, `single_pass` or `balanced`: how partition_size is chosen.
+    policy: `vllm` (default), `split`, `single_pass`, `balanced` or `even`: how partition_size is chosen.
     variant: a mask/score variant other than the default one; the query stands at seq_len - 1.
     variant_args: its arguments by name: numbers, [num_heads] f32, [num_seqs] i32, ...
     k_scale, v_scale: with 8-bit caches, and only then: what their values are multiples of, above 0; f32, one

@@ -18,6 +18,7 @@ from kgen.dispatch.errors import fault
 from kgen.dispatch.gpu import Launcher
 from kgen.dispatch.model import Bound, Names, Selection
 from kgen.dispatch.overlap import Pair
+from kgen.dispatch.workspace import ALIGNMENT, ZEROED
 from kgen.manifest import ABI_VERSION, ArgumentRule, Code, Policy, Scalar, Word
 from kgen.semantics import DTYPES, evaluate
 
@@ -27,7 +28,8 @@ Defaults = Mapping[str, Callable[[Names], float]]
 
 @dataclass(frozen=True)
 class Workspace:
-    """Scratch memory of a plan: bytes in all, and where each argument starts in it."""
+    """Scratch memory of a plan: bytes in all, and where each argument starts in it. What is to be zeros lies
+    before it, at offsets below 0."""
 
     size: int
     offsets: Mapping[str, int]
@@ -79,17 +81,29 @@ def _expressions(policy: Policy) -> list[Code]:
 
 
 def workspace_of(policy: Policy, names: Names) -> Workspace:
-    """The scratch memory a variant needs: largest part first, without gaps."""
-    sizes = {}
-    for rule in policy.arguments:
-        if rule.workspace and _needed(rule, names):
-            extents = [int(evaluate(axis.size, names)) for axis in rule.axes]
-            sizes[rule.name] = math.prod(extents) * DTYPES[rule.dtype]
+    """The scratch memory a variant needs: largest part first, without gaps. Raises KgenError (K517) where it
+    needs more zeros than there are."""
+    needed = [rule for rule in policy.arguments if rule.workspace and _needed(rule, names)]
+    size, offsets = _in_a_row({rule.name: _bytes(rule, names) for rule in needed if not rule.zeroed})
+    zeros, within = _in_a_row({rule.name: _bytes(rule, names) for rule in needed if rule.zeroed})
+    if zeros > ZEROED:
+        raise fault("K517", f"{policy.op} needs {zeros} bytes of zeros; a workspace has {ZEROED}")
+    start = -(-zeros // ALIGNMENT) * ALIGNMENT
+    return Workspace(size, {**offsets, **{name: at - start for name, at in within.items()}})
+
+
+def _bytes(rule: ArgumentRule, names: Names) -> int:
+    extents = [int(evaluate(axis.size, names)) for axis in rule.axes]
+    return math.prod(extents) * DTYPES[rule.dtype]
+
+
+def _in_a_row(sizes: Mapping[str, int]) -> tuple[int, Mapping[str, int]]:
+    """Bytes in all, and where each part starts."""
     offsets, total = {}, 0
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         offsets[name] = total
         total += sizes[name]
-    return Workspace(total, offsets)
+    return total, offsets
 
 
 def _needed(rule: ArgumentRule, names: Names) -> bool:

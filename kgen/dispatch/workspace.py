@@ -1,17 +1,32 @@
 """Scratch memory of kernels: one growing buffer per device and stream, per thread on the CPU.
 
-Two Python threads may call at once, so on the CPU each thread has its own. A buffer only grows,
-and is never cleared: kernels write a place before they read it. On a GPU one that was outgrown is
-kept, since a captured graph may still use it.
+Two Python threads may call at once, so on the CPU each thread has its own. A buffer only grows. Most of it is
+never cleared: kernels write a place before they read it. The bytes right before it are zeros: a kernel finds
+them so and leaves them so, and they are cleared once, when the buffer is made. On a GPU a buffer that was
+outgrown is kept, since a captured graph may still use it.
 """
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 import torch
 
 ALIGNMENT = 64
+ZEROED = 65536
+"""Bytes of zeros before a workspace."""
+
+
+@dataclass
+class _Buffer:
+    """`scratch` follows the zeros in one allocation. `captured`: so far only graphs clear them, when they
+    run."""
+
+    address: int
+    scratch: torch.Tensor
+    zeros: torch.Tensor
+    captured: bool
 
 
 class Workspaces:
@@ -19,36 +34,48 @@ class Workspaces:
 
     def __init__(self) -> None:
         self._local = threading.local()
-        self._outgrown: list[torch.Tensor] = []
+        self._outgrown: list[_Buffer] = []
 
     def address(self, size: int, device: str = "cpu", stream: int = 0) -> int:
         """The address of at least `size` bytes, aligned to 64, valid until this thread grows it."""
-        base = self.reserve(size, device, stream).data_ptr()
-        return base + -base % ALIGNMENT
+        return self._held(size, device, stream).address
 
     def reserve(self, size: int, device: str = "cpu", stream: int = 0) -> torch.Tensor:
-        """Grow this thread's buffer to `size` bytes; returns all of it, as bytes."""
-        buffers = self._buffers()
-        held = buffers.get((device, stream))
-        if held is None or held.numel() < size + ALIGNMENT:
-            if held is not None and device != "cpu":
-                self._outgrown.append(held)
-            held = torch.empty(size + ALIGNMENT, dtype=torch.uint8, device=device)
-            buffers[device, stream] = held
-        return held
+        """Grow this thread's buffer to `size` bytes; returns all of it but the zeros, as bytes."""
+        return self._held(size, device, stream).scratch
 
     def held(self, device: str = "cpu", stream: int = 0) -> int:
         """Usable bytes of this thread's buffer."""
         buffer = self._buffers().get((device, stream))
-        return 0 if buffer is None else buffer.numel() - ALIGNMENT
+        return 0 if buffer is None else buffer.scratch.numel()
 
     def release(self) -> None:
         """Give this thread's buffers back."""
         self._buffers().clear()
 
-    def _buffers(self) -> dict[tuple[str, int], torch.Tensor]:
+    def _held(self, size: int, device: str, stream: int) -> _Buffer:
+        buffers = self._buffers()
+        held = buffers.get((device, stream))
+        if held is None or held.scratch.numel() < size:
+            if held is not None and device != "cpu":
+                self._outgrown.append(held)
+            held = buffers[device, stream] = _allocate(size, device)
+        elif held.captured:
+            held.zeros.zero_()
+            held.captured = torch.cuda.is_current_stream_capturing()
+        return held
+
+    def _buffers(self) -> dict[tuple[str, int], _Buffer]:
         try:
-            buffers: dict[tuple[str, int], torch.Tensor] = self._local.buffers
+            buffers: dict[tuple[str, int], _Buffer] = self._local.buffers
         except AttributeError:
             buffers = self._local.buffers = {}
         return buffers
+
+
+def _allocate(size: int, device: str) -> _Buffer:
+    whole = torch.empty(ZEROED + ALIGNMENT + size, dtype=torch.uint8, device=device)
+    start = ZEROED + -(whole.data_ptr() + ZEROED) % ALIGNMENT
+    zeros = whole[:start].zero_()
+    captured = device != "cpu" and torch.cuda.is_current_stream_capturing()
+    return _Buffer(whole.data_ptr() + start, whole[start : start + size], zeros, captured)

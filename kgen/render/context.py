@@ -9,7 +9,8 @@ sizeof(dtype)                        bytes of an element
 k_order v_order                      axis orders of the caches (only with a known layout)
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
-kernels                              the launches of a GPU variant: symbol, x, y, z, block
+kernels                              the launches of a GPU variant: symbol, x, y, z, block, boxes
+boxes                                tensors that come in boxes, parameters of the first kernel: name, rows
 dynamic_lds                          bytes of shared memory that come with the launch; 0: it declares them
 products(dtype)                      the matrix instruction and plans of both products; None without one
 matrix_form(dtype, key_vector=N, value_vector=N, tiles=T)
@@ -71,7 +72,7 @@ class Names:
 
 def context(variant: Variant) -> dict[str, Any]:
     """The names of a template for one variant."""
-    indexer = Indexer(variant)
+    indexer, kernels = Indexer(variant), kernels_of(variant)
     names: dict[str, Any] = {
         "p": Names(f"parameter of {variant.op.name} named", variant.params),
         "let": Names(f"derived value of {variant.op.name} named", variant.lets),
@@ -82,7 +83,8 @@ def context(variant: Variant) -> dict[str, Any]:
         "args_struct": args_struct(variant.op, variant.mask),
         "abi": ABI_VERSION,
         "errors": Names("error code named", ERRORS),
-        "kernels": kernels_of(variant),
+        "kernels": kernels,
+        "boxes": kernels[0].boxes if kernels else (),
         "dynamic_lds": dynamic_lds(variant),
         "ctype": ctype,
         "sizeof": lambda dtype: DTYPES[dtype],

@@ -26,7 +26,8 @@ _RULES = (
     (r"\b__(?:shfl|ballot|any|all|activemask)\w*", "use shuffle, shuffle_xor, ballot, lanes_sum"),
     (r"\b__builtin_(?:amdgcn|hcu|nvvm)_\w+|\b__nvvm_\w+", "add a word to the dialect"),
     (r"\basm\b", "add a word to the dialect"),
-    (r"\batomic[A-Z]\w*|\b__atomic_\w+|\b__hip_atomic_\w+", "use compare_and_swap"),
+    (r"\batomic[A-Z]\w*|\b__atomic_\w+|\b__hip_atomic_\w+", "use compare_and_swap or fetch_add"),
+    (r"\b__threadfence\w*", "use device_release and device_acquire"),
     (r"\b(?:hip|cuda)[A-Z]\w*", "add a word to the dialect"),
 )
 _FORBIDDEN = tuple((re.compile(pattern), instead) for pattern, instead in _RULES)

@@ -66,6 +66,10 @@ class Indexer:
             lasts[axis] = Binary("-", size, Int(1))
         return _print((*self._terms(argument, lasts), Term(Int(1), "")))
 
+    def size(self, tensor: str, axis: str) -> str:
+        """How many places an axis of a tensor has."""
+        return _print((Term(self._sizes(self._argument(tensor))[axis], ""),))
+
     def _argument(self, tensor: str) -> ArgumentSpec:
         if tensor in self._arguments:
             return self._arguments[tensor]

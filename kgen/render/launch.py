@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from kgen.algebra.simplify import simplify
 from kgen.manifest import Code, Launch, Scalar
+from kgen.render.boxes import BoxText, box_texts, boxes_of
 from kgen.render.cpp import print_cpp
 from kgen.spec.evaluate import evaluate_expr, inline
 from kgen.spec.model import GridSpec
-from kgen.syntax.ast import Attr, Bool, Expr, Float, Int, Name, Str, names_of, rebuild
+from kgen.syntax.ast import Attr, Bool, Expr, Float, Int, Name, Str, names_of, rebuild, to_code
 from kgen.variants.model import Variant
-from kgen.variants.policy import code_of
 from kgen.variants.resources import launched
 from kgen.variants.rules import family_group
 from kgen.variants.scope import Scope
@@ -31,15 +31,18 @@ class Kernel:
     y: str
     z: str
     block: int
+    boxes: tuple[BoxText, ...] = ()
 
 
 def launch_of(variant: Variant) -> Launch | None:
     """The launches in order; None on a CPU, whose kernels share out the work themselves."""
     chain: Launch | None = None
-    for grid in reversed(_grids(variant)):
+    grids = _grids(variant)
+    for grid in reversed(grids):
         codes = (_code(variant, grid.x), _code(variant, grid.y), _code(variant, grid.z))
+        boxes = boxes_of(variant) if grid is grids[0] else ()
         chain = Launch(
-            codes, _block(variant, grid), dynamic_lds(variant), symbol=_symbol(variant, grid), then=chain
+            codes, _block(variant, grid), dynamic_lds(variant), _symbol(variant, grid), boxes, then=chain
         )
     return chain
 
@@ -52,23 +55,19 @@ def dynamic_lds(variant: Variant) -> int:
 
 
 def _code(variant: Variant, expr: Expr) -> Code:
-    """An extent as dispatch computes it, which knows parameters and facts but no target."""
-    scope = Scope(variant.op, variant.params, variant.target)
-
-    def settled(part: Expr) -> Expr:
-        return _fill(part, scope) if isinstance(part, Attr) else rebuild(part, settled)
-
-    return code_of(variant.op, settled(inline(expr, variant.op.lets)))
+    """An extent as dispatch computes it, from facts alone."""
+    return to_code(_settled(variant, expr, ""))
 
 
 def kernels_of(variant: Variant) -> tuple[Kernel, ...]:
     """The same as C++ text."""
-    return tuple(_kernel(variant, grid) for grid in _grids(variant))
+    boxes = box_texts(variant)
+    return tuple(_kernel(variant, grid, () if i else boxes) for i, grid in enumerate(_grids(variant)))
 
 
-def _kernel(variant: Variant, grid: GridSpec) -> Kernel:
+def _kernel(variant: Variant, grid: GridSpec, boxes: tuple[BoxText, ...]) -> Kernel:
     x, y, z = (_text(variant, extent) for extent in (grid.x, grid.y, grid.z))
-    return Kernel(_symbol(variant, grid), x, y, z, _block(variant, grid))
+    return Kernel(_symbol(variant, grid), x, y, z, _block(variant, grid), boxes)
 
 
 def _grids(variant: Variant) -> list[GridSpec]:
@@ -87,20 +86,24 @@ def _block(variant: Variant, grid: GridSpec) -> int:
 
 
 def _text(variant: Variant, expr: Expr) -> str:
-    scope = Scope(variant.op, variant.params, variant.target)
-    filled = _fill(inline(expr, variant.op.lets), scope)
-    bounds = dict.fromkeys(names_of(filled), (0, None))
-    return print_cpp(simplify(filled, bounds), bounds)
+    settled = _settled(variant, expr, "a.")
+    return print_cpp(settled, dict.fromkeys(names_of(settled), (0, None)))
 
 
-def _fill(expr: Expr, values: Mapping[str, Scalar]) -> Expr:
-    """Parameters and target fields by their values; what is left is a word of the block."""
+def _settled(variant: Variant, expr: Expr, block: str) -> Expr:
+    """An extent as an expression over facts, whose names follow that of the block."""
+    filled = _fill(inline(expr, variant.op.lets), Scope(variant.op, variant.params, variant.target), block)
+    return simplify(filled, dict.fromkeys(names_of(filled), (0, None)))
+
+
+def _fill(expr: Expr, values: Mapping[str, Scalar], block: str) -> Expr:
+    """Parameters and target fields by their values; what is left is a fact."""
     if isinstance(expr, Name | Attr):
         name = expr.dotted if isinstance(expr, Attr) else expr.name
         if name not in values:
-            return Name(f"a.{name}")
+            return Name(f"{block}{name}")
         return _literal(values[name])
-    return rebuild(expr, lambda part: _fill(part, values))
+    return rebuild(expr, lambda part: _fill(part, values, block))
 
 
 def _literal(value: Scalar) -> Expr:

@@ -15,7 +15,7 @@ from kgen.syntax.yaml import Entry, MapNode
 CACHE_FACTS = ("num_blocks", "num_kv_heads")
 """Facts that a KV cache defines by its shape."""
 _ACCESS = ("read", "write", "update")
-_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "when", "because", "broadcast")
+_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "zeroed", "when", "because", "broadcast", "box")
 
 
 def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -> ArgumentSpec:
@@ -28,10 +28,12 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
         fields = Fields(entry.value, "a scalar argument", found, required=("scalar",), at=entry.key.span)
         return ArgumentSpec(entry.key.text, fields.choice("scalar", ("int", "float"), "int"), entry.key.span)
     kind = "cache" if "cache" in keys else "tensor"
-    optional = ("access", "optional") if kind == "cache" else _TENSOR_KEYS[1:]
+    optional = ("access", "optional", "box") if kind == "cache" else _TENSOR_KEYS[1:]
     required = ("dtype", "cache" if kind == "cache" else "axes")
     what = "a cache argument" if kind == "cache" else "a tensor argument"
     fields = Fields(entry.value, what, found, required=required, optional=optional, at=entry.key.span)
+    if "zeroed" in fields and "workspace" not in fields:
+        found.add("K202", "only a workspace can be 'zeroed'", fields.where("zeroed"), "add workspace: true")
     _check_presence(fields)
     return ArgumentSpec(
         name=entry.key.text,
@@ -43,6 +45,8 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
         access=fields.choice("access", _ACCESS, "read"),
         optional=fields.boolean("optional"),
         workspace=fields.expr("workspace") if kind == "tensor" else None,
+        box=fields.expr("box"),
+        zeroed=fields.boolean("zeroed") if kind == "tensor" else False,
         when=fields.expr("when") if kind == "tensor" else None,
         because=fields.text("because"),
         broadcast=fields.boolean("broadcast"),

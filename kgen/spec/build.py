@@ -90,7 +90,8 @@ def _axis(entry: Entry, param: Param, op: OpSpec, catalog: Catalog, found: Colle
     if not node.items:
         found.add("K214", f"the axis '{param.name}' is empty", node.span, _example(param))
     for item in node.items:
-        value = read_value(item, param.type, found)
+        named = param.named.get(item.text) if isinstance(item, ScalarNode) else None
+        value = named if named is not None else read_value(item, param.type, found)
         if value is None or not _is_legal(value, item, param, op, catalog, found):
             continue
         if value in values:

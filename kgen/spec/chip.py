@@ -78,6 +78,7 @@ class ChipSpec:
     instructions: Mapping[str, InstructionSpec]
     load_bytes: tuple[int, ...]  # widths of a lane's load from global memory
     tile_reads: bool  # a wave can read 8 x 8 tiles of 16-bit elements of shared memory, also transposed
+    box_copies: bool  # a copy engine brings boxes of a tensor into shared memory
     descriptor_word3: int | None  # of a 128-bit buffer descriptor; None: the chip has none
 
 

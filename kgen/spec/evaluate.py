@@ -57,6 +57,7 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "f16_matrix": "f16" in multiplied,
         "bf16_matrix": "bf16" in multiplied,
         "tile_reads": chip is not None and chip.tile_reads,
+        "box_copies": chip is not None and chip.box_copies,
         "bf16_rounding": target.numbers.bf16_rounding,
         "fp8": target.numbers.fp8,
         "fp8_conversion": target.numbers.fp8_conversion,

@@ -22,7 +22,8 @@ class Param:
     """A parameter of an operator. type: int, float, bool, enum, dtype, layout, target or variant.
 
     `values` (when listed) are the legal ones in spec order; `minimum`/`maximum` bound an int.
-    `tag` formats the value into a variant's name; where `omit` holds the tag is left out.
+    `tag` formats the value into a variant's name; where `omit` holds the tag is left out. `named`: words
+    for values of an int, which builds may write and names have in place of the tag.
     """
 
     name: str
@@ -35,6 +36,14 @@ class Param:
     default: Expr | None = None
     omit: Expr | None = None
     doc: str = ""
+    named: Mapping[str, int] = field(default_factory=dict)
+
+    def spelt(self, value: Scalar) -> str:
+        """A value as the names of variants show it: by its own name, or in the tag."""
+        if isinstance(value, str):
+            return self.tag.replace("{}", value)
+        text = str(value).lower().replace("-", "m").replace(".", "p")
+        return next((n for n, named in self.named.items() if named == value), self.tag.replace("{}", text))
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,8 @@ class ArgumentSpec:
     access: str = "read"
     optional: bool = False
     workspace: Expr | None = None  # dispatch allocates it where this holds
+    box: Expr | None = None  # rows or tokens that a copy engine brings at once; 0: none
+    zeroed: bool = False  # a workspace that kernels find as zeros, and leave as zeros
     when: Expr | None = None  # it is given where this holds, and only there
     because: str = ""  # why
     broadcast: bool = False  # one element may stand for all along an axis

@@ -18,7 +18,7 @@ from kgen.syntax.ast import Expr
 from kgen.syntax.yaml import BadNode, Entry, Node, ScalarNode
 
 PARAM_TYPES = ("int", "float", "bool", "enum", "dtype", "layout", "target", "variant")
-_KEYS = ("values", "min", "max", "default", "omit", "doc")
+_KEYS = ("values", "min", "max", "default", "omit", "doc", "named")
 _TAG = re.compile(r"[A-Za-z0-9_]*\{\}[A-Za-z0-9_]*\Z")
 
 Choices = Mapping[str, Sequence[str] | None]
@@ -52,7 +52,27 @@ def read_param(entry: Entry, choices: Choices, found: Collector) -> Param:
         default=fields.expr("default"),
         omit=fields.expr("omit"),
         doc=fields.text("doc"),
+        named=_named(fields, kind, (low, high)),
     )
+
+
+def _named(fields: Fields, kind: str, bounds: tuple[int | None, int | None]) -> Mapping[str, int]:
+    """The words for values of an int, each for another one."""
+    found, named = fields.found, dict[str, int]()
+    if "named" in fields and kind not in ("int", ""):
+        message = f"only an int has 'named'; this is a parameter of type {kind}"
+        found.add("K203", message, fields.where("named"))
+        return named
+    for entry in fields.entries("named"):
+        check_name(entry.key, "a value", found)
+        value = read_value(entry.value, "int", found)
+        if not isinstance(value, int):
+            continue
+        if value in named.values():
+            found.add("K215", f"{value} has two names", entry.value.span)
+        elif check_range(value, bounds, entry.value.span, found):
+            named[entry.key.text] = value
+    return named
 
 
 def _bounds(fields: Fields, kind: str) -> tuple[int | None, int | None]:

@@ -35,13 +35,16 @@ MAX_SIDE = 256
 def read_chip(fields: Fields, wave: int) -> ChipSpec:
     """The chip of a target, from the sections of its mapping."""
     found = fields.found
-    memory = _section(fields, "memory", optional=("load_bytes", "tile_reads", "descriptor_word3"))
+    memory = _section(
+        fields, "memory", optional=("load_bytes", "tile_reads", "box_copies", "descriptor_word3")
+    )
     return ChipSpec(
         figures=_figures(fields),
         occupancy=tuple(_rule(entry, found) for entry in fields.entries("occupancy")),
         instructions=_instructions(fields, wave),
         load_bytes=_widths(memory),
         tile_reads=memory.boolean("tile_reads") if memory else False,
+        box_copies=memory.boolean("box_copies") if memory else False,
         descriptor_word3=memory.integer("descriptor_word3", low=0) if memory else None,
     )
 

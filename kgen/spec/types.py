@@ -58,6 +58,7 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "f16_matrix": BOOL,
         "bf16_matrix": BOOL,
         "tile_reads": BOOL,
+        "box_copies": BOOL,
         "bf16_rounding": Type("enum", ROUNDINGS),
         "fp8": Type("enum", FP8_FLAVOURS),
         "fp8_conversion": Type("enum", FP8_CONVERSIONS),

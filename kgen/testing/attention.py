@@ -120,11 +120,12 @@ class PagedAttention:
 
 def poison_workspace(inputs: Inputs) -> None:
     """Fill all the scratch memory the call will use with NaN."""
-    partition_size = int(inputs.case.variant.params["partition_size"])
-    if partition_size:
-        seqs, heads, head_dim = inputs["q"].shape
-        parts = -(-max(int(inputs.scalars["max_seq_len"]), 1) // partition_size)
-        size = 4 * seqs * heads * parts * (2 + head_dim)
+    params = inputs.case.variant.params
+    if params["partition_size"]:
+        seqs, heads, _ = inputs["q"].shape
+        sizes = {"num_seqs": seqs, "num_heads": heads, "num_kv_heads": inputs.case.values["num_kv_heads"]}
+        longest = int(inputs.scalars["max_seq_len"])
+        size = ops.workspace_size("paged_attention", **params, **sizes, max_seq_len=longest)
         device = inputs["q"].device
         stream = stream_lookup()(device.index or 0) if device.type == "cuda" else 0
         ops.dispatcher().workspaces.reserve(size, str(device), stream).fill_(0xFF)

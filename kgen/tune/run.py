@@ -43,7 +43,7 @@ class Tuned:
         """The free parameters of a variant as they stand in its name."""
         variant = self.variant(name)
         free = {rule.param for rule in variant.op.select}
-        return "_".join(p.tag.format(variant.params[p.name]) for p in variant.op.params if p.name in free)
+        return "_".join(p.spelt(variant.params[p.name]) for p in variant.op.params if p.name in free)
 
     def variant(self, name: str) -> Variant:
         return next(variant for variant in self.of.variants if variant.name == name)
@@ -99,7 +99,7 @@ def file_of(one: CallClass, folder: Path) -> Path:
     op = one.variants[0].op
     params: Mapping[str, Scalar] = one.variants[0].params
     tags = [
-        param.tag.format(params[param.name])
+        param.spelt(params[param.name])
         for param in op.params
         if param.name in one.exact and param.default is None
     ]

@@ -54,12 +54,9 @@ def target_param(op: OpSpec) -> Param:
 
 def variant_name(op: OpSpec, params: Mapping[str, Scalar], scope: Mapping[str, Scalar]) -> str:
     """`paged_attention_gfx936_f16_d128_b64_bhsd_r8_p512`: the op, then the tags in spec order."""
-    parts = [op.name]
-    for param in op.params:
-        if param.tag and not (param.omit is not None and evaluate_expr(param.omit, scope)):
-            tag = param.tag.replace("{}", _spell(params[param.name]))
-            parts.append(_NO_WORD.sub("_", tag).strip("_"))
-    return "_".join(parts)
+    told = (p for p in op.params if p.tag and not (p.omit is not None and evaluate_expr(p.omit, scope)))
+    tags = (_NO_WORD.sub("_", param.spelt(params[param.name])).strip("_") for param in told)
+    return "_".join((op.name, *tags))
 
 
 def no_value(op: OpSpec, param: Param) -> Diagnostic:
@@ -85,11 +82,3 @@ def _with_defaults(op: OpSpec, given: Mapping[str, Scalar], target: TargetSpec) 
                 filled[param.name] = evaluate_expr(param.default, scope)
         pending = [p for p in pending if p.name not in filled]
     return filled
-
-
-def _spell(value: Scalar) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value).replace("-", "m").replace(".", "p")
-    return value

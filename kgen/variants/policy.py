@@ -160,6 +160,7 @@ def _argument(op: OpSpec, argument: ArgumentSpec) -> ArgumentRule:
         access=argument.access,
         optional=argument.optional,
         workspace=argument.workspace is not None,
+        zeroed=argument.zeroed,
         when=code_of(op, when) if when is not None else None,
         because=argument.because,
         broadcast=argument.broadcast,

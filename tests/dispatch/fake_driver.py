@@ -9,7 +9,8 @@ SHARED = r"""
 #include <string.h>
 char log_text[4096];
 long long seen[64], blocks[8][64];  // of each launch: what was asked, and the first words of the block
-int launches, refuse_launch, words_to_see = 4, current = 5;
+int launches, refuse_launch, words_to_see = 4, maps_to_see, current = 5;
+long long maps[8][16];  // parameters behind the block, of the last launch
 static int say(const char* text) { strcat(strcat(log_text, text), " "); return 0; }
 static int load(void** module, const void* image) {
   if (memcmp(image, "image", 5) != 0) return 200;
@@ -28,6 +29,7 @@ static int launch(void* function, const unsigned* sizes, void* stream, void** pa
   seen[8] = (long long)stream;
   seen[9] = extra == 0;
   memcpy(seen + 10, parameters[0], 4 * 8);
+  for (int i = 0; i < maps_to_see; ++i) memcpy(maps[i], parameters[1 + i], 128);
   long long* block = blocks[launches++ % 8];
   block[0] = (long long)function, block[1] = (long long)stream;
   memcpy(block + 2, parameters[0], words_to_see * 8);
@@ -64,6 +66,16 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
 int cuFuncSetAttribute(void* function, int attribute, int value) {
   seen[20] = attribute, seen[21] = value;
   return function != (void*)0x200 || say("attribute");
+}
+int cuTensorMapEncodeTiled(long long* map, int element, unsigned rank, void* address,
+                           const long long* sizes, const long long* strides, const unsigned* box,
+                           const unsigned* steps, int interleave, int swizzle, int promotion, int fill) {
+  if ((long long)map % 64 || (long long)address % 16) return 1;
+  map[0] = (long long)address, map[1] = element, map[2] = rank;
+  for (int i = 0; i < 5; ++i) map[3 + i] = sizes[i], map[12] = map[12] * 1000 + box[i] * steps[i];
+  for (int i = 0; i < 4; ++i) map[8 + i] = strides[i];
+  map[13] = interleave * 1000 + swizzle * 100 + promotion * 10 + fill;
+  return 0;
 }
 LAUNCH(cuLaunchKernel)
 int cuGetErrorName(int status, const char** name) { *name = name_of(status); return 0; }
@@ -124,6 +136,18 @@ def launches(driver):
     words = ctypes.c_int.in_dll(driver.library, "words_to_see").value
     blocks = (ctypes.c_longlong * 64 * 8).in_dll(driver.library, "blocks")
     return [(row[0], row[1], list(row)[2 : 2 + words]) for row in blocks[:count]]
+
+
+def show_maps(driver, count):
+    """Keep so many parameters behind the argument block, of kernels that have as many."""
+    ctypes.c_int.in_dll(driver.library, "maps_to_see").value = count
+
+
+def maps(driver):
+    """Those of the last launch, as `cuTensorMapEncodeTiled` was asked for them."""
+    count = ctypes.c_int.in_dll(driver.library, "maps_to_see").value
+    rows = (ctypes.c_longlong * 16 * 8).in_dll(driver.library, "maps")
+    return [list(row)[:14] for row in rows[:count]]
 
 
 def refuse(driver, value):

@@ -1,6 +1,7 @@
 """Calls on a GPU, through the binding and through ctypes: what is launched, with which words, and what is
 refused. The driver is stood in for by a few lines of C, the device's memory by CPU tensors."""
 
+import ctypes
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import torch
 from kgen import api
 from kgen.diagnostics import KgenError
 from kgen.dispatch import gpu, launch, plain
+from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.errors import kernel_fault
 from kgen.dispatch.plan import Plan, places
 from kgen.manifest import ERRORS, Launch
@@ -44,8 +46,8 @@ def driver(fake):
 class Calls:
     """A caller of the toy whose plans run on the fake driver; `told` is what a device would report."""
 
-    def __init__(self, driver, binding, checked=False):
-        self.driver, self.checked = driver, checked
+    def __init__(self, driver, binding, checked=False, maps=()):
+        self.driver, self.checked, self.maps = driver, checked, maps
         self.workspaces, self.told = [], (0, 0, 0, 0)
         self.plans = []
         self.no_stream = False
@@ -75,6 +77,8 @@ class Calls:
     def plan(self, *_arguments):
         kernels = [self.driver.load(b"image", symbol, DEVICE) for symbol in ("there", "there_combine")]
         steps = (gpu.Step(kernels[0], (4, 5, 6), 256, 0), gpu.Step(kernels[1], (7, 1, 1), 64, 1024))
+        if self.maps:
+            steps = (replace(steps[0], maps=self.maps),)
         launcher = gpu.Launcher(
             driver=self.driver,
             device=DEVICE,
@@ -214,6 +218,33 @@ def test_a_stream_that_cannot_be_had_is_raised(calls, driver):
     assert fake_driver.log(driver) == []
 
 
+def test_tensors_that_come_in_boxes_are_told_behind_the_block(driver, launcher):
+    if driver.NAME != "CUDA":
+        pytest.skip("the copy engine is NVIDIA's")
+    cache = TensorMap(NAMES.index("k_cache"), 2, (64, 16, 2, 2, 5), (512, 128, 256, 8192), (64, 16, 2, 1, 1))
+    missing = TensorMap(NAMES.index("lse"), 4, (32, 1, 1, 1, 1), (128, 128, 128, 128), (32, 1, 1, 1, 1))
+    calls = Calls(driver, launcher, maps=(cache, missing, TensorMap(-1)))
+    fake_driver.show_maps(driver, 3)
+    try:
+        for _ in range(2):
+            values = calls(k_cache=torch.zeros(5, 16, 2, 8))
+            told = fake_driver.maps(driver)
+            assert told[0][:3] == [values["k_cache"].data_ptr(), 1, 5]
+            assert told[0][3:12] == [64, 16, 2, 2, 5, 512, 128, 256, 8192]
+            assert told[0][12:] == [64_016_002_001_001, 330]
+            assert told[1] == told[2] == [0] * 14
+    finally:
+        fake_driver.show_maps(driver, 0)
+    assert len(calls.plans) == 1
+
+
+def test_a_driver_without_a_copy_engine_says_so(driver):
+    if driver.NAME == "CUDA":
+        pytest.skip("CUDA has one")
+    with pytest.raises(KgenError, match="the HIP driver knows no tensor maps"):
+        driver.encode(TensorMap(3), (ctypes.c_int64 * 4)())
+
+
 def test_strides_that_leave_16_bytes_are_refused(policy):
     names = [word.name for word in policy.words]
     words = [0] * len(names)
@@ -234,13 +265,13 @@ def test_grids_come_from_the_facts_and_stay_within_the_device(driver, monkeypatc
     last = Launch((["name", "heads"], ["int", 1], ["int", 1]), 64, symbol="there_combine")
     launch = Launch((["name", "heads"], ["name", "seqs"], ["int", 1]), 256, 1024, then=last)
     built = SimpleNamespace(entry=SimpleNamespace(name="k", symbol="there", launch=launch))
-    found = gpu.steps(built, b"image", {"heads": 8, "seqs": 65535}, DEVICE)
+    found = gpu.steps(built, b"image", {"heads": 8, "seqs": 65535}, DEVICE, TensorMap)
     assert [(step.kernel.function, step.grid, step.block, step.dynamic_lds) for step in found] == [
         (0x200, (8, 65535, 1), 256, 1024),
         (0x208, (8, 1, 1), 64, 0),
     ]
     with pytest.raises(KgenError, match="k needs 65536 blocks along y; the device allows 65535"):
-        gpu.steps(built, b"image", {"heads": 8, "seqs": 65536}, DEVICE)
+        gpu.steps(built, b"image", {"heads": 8, "seqs": 65536}, DEVICE, TensorMap)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ BSHD = Layout(
 )
 DIM, BLOCK, HEADS, KV_HEADS = 128, 16, 8, 2
 DEVICE = "cuda"
+EVEN = -1
 
 
 def make(lengths, num_blocks=None, seed=0, dtype=torch.float16):
@@ -45,7 +46,7 @@ def near(out, lse, want):
     torch.testing.assert_close(lse.cpu().double(), want[1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("partition_size", [0, 512])
+@pytest.mark.parametrize("partition_size", [0, 512, EVEN])
 def test_bad_block_id_makes_its_row_nan_and_is_told_once(partition_size):
     args = make([1100, 700, 1300])
     want = exact(*args)
@@ -76,7 +77,7 @@ def test_a_length_past_max_seq_len_is_told():
         ops.check()
 
 
-@pytest.mark.parametrize("partition_size", [0, 512])
+@pytest.mark.parametrize("partition_size", [0, 512, EVEN])
 def test_a_captured_graph_follows_new_lengths_tables_and_a_dirty_workspace(partition_size):
     long, short = make([1500, 900, 1]), make([3, 0, 1200], num_blocks=200, seed=1)
     static = [torch.empty_like(t) for t in long]

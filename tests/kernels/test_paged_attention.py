@@ -12,9 +12,11 @@ from kgen import reference
 from kgen.manifest import ERRORS
 from kgen.paths import specs_dir
 from kgen.spec.load import load_catalog
+from kgen.variants.policy import argument_words
 from tests.kernels.harness import DTYPES, NARROW, WIDE, Kernel, cache_words, in_order, kernel, tensor
 
 TOLERANCE = {"f32": 4e-6, "f16": 2e-3, "bf16": 1.6e-2}
+EVEN_SHARES = ("piece_states", "piece_out", "arrivals")  # workspaces of GPUs alone
 
 # Every branch of the template: innermost axes, tails of head_dim, pages against tiles, blocks of rows.
 AXES = ("dtype", "head_dim", "block_size", "layout", "reuse_kv_times", "partition_size")
@@ -58,7 +60,9 @@ class Call:
         num_seqs, num_heads, _ = self.q.shape
         blocks = self.k.shape[layout.k.axes.index("block")]
         heads = num_heads // self.group
+        on_gpus = (w.name for w in argument_words(self.kernel.variant.op) if w.argument in EVEN_SHARES)
         words = {
+            **dict.fromkeys((*on_gpus, "max_workers"), 0),
             **tensor("out", self.out, "seq", "head", "dim"),
             **tensor("lse", self.lse, "seq", "head"),
             **tensor("q", self.q, "seq", "head", "dim"),

@@ -58,6 +58,8 @@ def test_the_entry_is_the_variants_name(some):
         assert made.symbol == variant.name
         word = "void" if made.launch else "int"
         argument = "const Args a" if made.launch else "const int64_t* args"
+        for box in made.launch.boxes if made.launch else ():
+            argument += f", KGEN_BOXES({box.argument}_map)"
         assert f"{word} {made.symbol}({argument}) {{" in made.text
 
 
@@ -109,7 +111,7 @@ def test_two_processes_render_the_same_bytes():
         ).stdout
         for seed in ("1", "2")
     ]
-    assert runs[0] == runs[1] and len(runs[0].splitlines()) == 13
+    assert runs[0] == runs[1] and len(runs[0].splitlines()) == 14
 
 
 def test_the_struct_has_the_words_of_the_block_in_order(catalog):

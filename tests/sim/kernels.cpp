@@ -3,6 +3,8 @@
 #define KGEN_LDS_LIMIT 65536
 #include "kgen/gpu/dialect.hpp"
 
+#include "kgen/gpu/boxes.hpp"
+
 struct Args {
   int64_t abi, words, error, data, count;
 };
@@ -254,4 +256,90 @@ KERNEL(rounds) {  // word i: the float; then its f16 in the lower half, its bf16
     const uint32_t high = kgen::from_float<kgen::bf16>(value).bits;
     ints(a).store(i, static_cast<int>(high << 16 | low));
   }
+}
+
+// Boxes: 16 rows of 64 elements that are 128 apart, of 32 rows; two words tell of them.
+namespace {
+struct Landed {
+  Landed(const Args& a, int speakers)
+      : lds(16384 + 16, kgen::here()),
+        halves(lds.array<kgen::f16>(0, 8192)),
+        landings(lds.array<int64_t>(16384, 2)),
+        map{a.data, a.count * 2, 0, 0, 128, 32},
+        boxes(map) {
+    if (t() == 0) landings.make(2, speakers);
+    kgen::block_sync();
+  }
+  kgen::Lds lds;
+  kgen::LdsArray<kgen::f16> halves;
+  kgen::Landings landings;
+  kgen::BoxMap map;
+  kgen::Boxes<kgen::f16, 16, 64> boxes;
+};
+}  // namespace
+
+KERNEL(brings_a_box) {  // rows 16 to 31, and behind them what an own wave stores
+  const Landed it(a, 2);
+  for (int round = 0; round < 2; ++round) {
+    if (t() == 0) {
+      it.landings.expect(round, 2048);
+      it.boxes.bring(it.halves, 0, it.landings, round, 16, 0, 0);
+    }
+    if (kgen::wave_id() == 1) {
+      for (int i = kgen::lane_id(); i < 1024; i += kgen::kWave) it.halves.store(4096 + i, kgen::from_float<kgen::f16>(1.0f));
+      it.landings.tell(round);
+    }
+    it.landings.wait(round, 0);
+    kgen::block_sync();
+    for (int i = t(); i < 128; i += 128) {
+      const auto piece = it.halves.load<8>(kgen::in_box<16>(i / 8, i % 2 * 8, i % 8 / 2 * 16));
+      for (int e = 0; e < 8; ++e) floats(a).store(4096 + i * 8 + e, kgen::to_float(piece[e]));
+      floats(a).store(5120 + i, kgen::to_float(it.halves.load(4096 + i)));
+    }
+    kgen::block_sync();
+  }
+}
+
+KERNEL(waits_for_a_box_nobody_brings) {
+  const Landed it(a, 1);
+  if (t() == 0) it.landings.expect(1, 2048);
+  it.landings.wait(1, 0);  // FAULT
+}
+
+KERNEL(waits_for_a_speaker_too_many) {
+  const Landed it(a, 2);
+  if (t() == 0) it.landings.expect(0, 0);
+  it.landings.wait(0, 0);  // FAULT
+}
+
+KERNEL(speaks_twice) {
+  const Landed it(a, 1);
+  if (t() == 0) it.landings.expect(0, 2048);
+  if (t() == 0) it.landings.expect(0, 2048);  // FAULT
+}
+
+KERNEL(brings_more_than_it_said) {
+  const Landed it(a, 2);
+  if (t() == 0) it.landings.expect(0, 1024);
+  if (t() == 0) it.boxes.bring(it.halves, 0, it.landings, 0, 0, 0, 0);  // FAULT
+}
+
+KERNEL(brings_rows_past_the_last) {
+  const Landed it(a, 1);
+  if (t() == 0) it.landings.expect(0, 2048);
+  if (t() == 0) it.boxes.bring(it.halves, 0, it.landings, 0, 17, 0, 0);  // FAULT
+}
+
+KERNEL(brings_a_box_off_its_place) {
+  const Landed it(a, 1);
+  if (t() == 0) it.landings.expect(0, 2048);
+  if (t() == 0) it.boxes.bring(it.halves, 64, it.landings, 0, 0, 0, 0);  // FAULT
+}
+
+KERNEL(brings_a_box_over_what_is_read) {
+  const Landed it(a, 1);
+  if (t() == 0) it.landings.expect(0, 2048);
+  if (t() == 0) it.boxes.bring(it.halves, 0, it.landings, 0, 0, 0, 0);
+  it.landings.wait(0, 0);
+  it.halves.load(t());  // FAULT
 }

@@ -38,6 +38,17 @@ CASES = {  # kernel: (block, thread or None for any, part of the message)
     "shuffles_from_no_lane": (0, 0, "shuffle from lane 64 of 64"),
     "calls_a_sum_in_two_places": (0, 0, "divergent shuffle_xor: thread 1 is at shuffle_xor, line"),
     "claims_to_be_uniform": (0, 100, "uniform: lane 0 has 0, this lane 1"),
+    "waits_for_a_box_nobody_brings": (
+        0,
+        0,
+        "landing 1 never is over: 1 of 1 have spoken, 2048 bytes are due",
+    ),
+    "waits_for_a_speaker_too_many": (0, 0, "landing 0 never is over: 1 of 2 have spoken, 0 bytes are due"),
+    "speaks_twice": (0, 0, "landing 0: more than its 1 speakers"),
+    "brings_more_than_it_said": (0, 0, "landing 0: more bytes come than are expected"),
+    "brings_rows_past_the_last": (0, 0, "a box of rows 17 to 32 of 32"),
+    "brings_a_box_off_its_place": (0, 0, "a box at byte 128 of LDS"),
+    "brings_a_box_over_what_is_read": (0, 1, "LDS race, read after write: byte 2 was touched by thread 0"),
 }
 
 

@@ -29,6 +29,15 @@ def test_lanes_exchange_what_the_dialect_says(kernels):
     torch.testing.assert_close(data, torch.cat((want, want)), rtol=0, atol=0)
 
 
+def test_a_box_lies_in_panels_and_is_there_once_all_have_spoken(kernels):
+    data = torch.zeros(8192, dtype=torch.float32)
+    halves = torch.arange(32 * 128, dtype=torch.float32).reshape(32, 128) % 2048
+    data[:2048] = halves.to(torch.float16).view(-1).view(torch.float32)
+    assert kernels.call("brings_a_box", data).code == 0
+    assert data[4096:5120].reshape(16, 64).equal(halves[16:, :64])
+    assert data[5120:5248].eq(1.0).all()
+
+
 def test_the_portable_switch_gives_the_same(compiled):
     fast, portable = compiled(64), compiled(64, "-DKGEN_SIM_PORTABLE")
     one, other = torch.zeros(2, 4096)

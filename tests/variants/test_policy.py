@@ -31,6 +31,9 @@ def test_the_argument_block_of_attention(catalog):
         *("exp_sums", "exp_sums_stride_seq", "exp_sums_stride_head"),
         *("max_logits", "max_logits_stride_seq", "max_logits_stride_head"),
         *("tmp_out", "tmp_out_stride_seq", "tmp_out_stride_head", "tmp_out_stride_part"),
+        *("piece_states", "piece_states_stride_piece", "piece_states_stride_row"),
+        *("piece_out", "piece_out_stride_piece", "piece_out_stride_row"),
+        *("arrivals", "arrivals_stride_worker"),
         *("num_seqs", "num_heads", "num_blocks", "num_kv_heads", "max_pages"),
         *(fact.name for fact in catalog.ops["paged_attention"].facts),
     ]
@@ -160,8 +163,8 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
 def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):
     policy = compile_policy(catalog.ops["paged_attention"], catalog.targets)
     assert from_json(Policy, to_json(policy), "policy.json").targets == policy.targets
-    assert policy.targets["sm_90"] == {"target.compute_units": 132, "target.fp8": "ocp"}
-    assert policy.targets["cpu_generic"] == {"target.compute_units": 0, "target.fp8": "ocp"}
+    assert policy.targets["sm_90"] == {"target.compute_units": 132, "target.wave": 32, "target.fp8": "ocp"}
+    assert policy.targets["cpu_generic"] == {"target.compute_units": 0, "target.wave": 1, "target.fp8": "ocp"}
     assert policy.targets["gfx942"]["target.fp8"] == "fnuz"
     writes = compile_policy(catalog.ops["reshape_and_cache"], catalog.targets)
     assert writes.targets["gfx936"] == {"target.fp8": "ocp"}

@@ -45,11 +45,58 @@ class Place {
   bool by_number_;
 };
 
+// A tensor as a copy engine wants it described: encoded at each call, since only its address changes.
+class TensorMap {
+ public:
+  struct alignas(64) Encoded {
+    uint64_t words[16];
+  };
+
+  explicit TensorMap(py::handle from) : place_(number(from, 0)), element_(static_cast<int>(number(from, 1))) {
+    fill(from, 2, sizes_);
+    fill(from, 3, strides_);
+    fill(from, 4, box_);
+    fill(from, 5, how_);
+  }
+
+  // Answers the driver's status. A tensor that is left out, or has no elements, is never asked for.
+  int encode(void* entry, const int64_t* block, Encoded& into) const {
+    if (place_ < 0 || block[place_] == 0) return 0;
+    const uint32_t steps[kAxes] = {1, 1, 1, 1, 1};
+    return reinterpret_cast<Encode>(entry)(&into, element_, kAxes, reinterpret_cast<void*>(block[place_]),
+                                           sizes_, strides_, box_, steps, how_[0], how_[1], how_[2], how_[3]);
+  }
+
+ private:
+  static constexpr int kAxes = 5;
+  using Encode = int (*)(void* map, int element, uint32_t rank, void* address, const uint64_t* sizes,
+                         const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
+                         int swizzle, int promotion, int fill);
+
+  static int64_t number(py::handle from, int i) { return from[py::int_(i)].cast<int64_t>(); }
+
+  template <typename T, size_t N>
+  static void fill(py::handle from, int i, T (&into)[N]) {
+    size_t at = 0;
+    for (py::handle item : from[py::int_(i)]) {
+      if (at < N) into[at++] = item.cast<T>();
+    }
+  }
+
+  int64_t place_;
+  int element_;
+  uint64_t sizes_[kAxes] = {};
+  uint64_t strides_[kAxes - 1] = {};
+  uint32_t box_[kAxes] = {};
+  int how_[4] = {};
+};
+
 struct Step {
   void* function;
   unsigned grid[3];
   unsigned block;
   unsigned dynamic_lds;
+  std::vector<TensorMap> maps;
 };
 
 class Launcher {
@@ -63,14 +110,18 @@ class Launcher {
         error_(from["error"].cast<int64_t>()),
         alignment_(from["alignment"].cast<int64_t>()),
         misaligned_(from["misaligned"].cast<int64_t>()),
-        checked_(from["checked"].cast<bool>()) {
+        checked_(from["checked"].cast<bool>()),
+        encode_(reinterpret_cast<void*>(from["encode"].cast<int64_t>())) {
     for (py::handle word : from["aligned"]) aligned_.push_back(word.cast<int64_t>());
     for (py::handle step : from["steps"]) {
       const auto number = [&](int i) { return step[py::int_(i)].cast<unsigned>(); };
       steps_.push_back({reinterpret_cast<void*>(step[py::int_(0)].cast<int64_t>()),
                         {number(1), number(2), number(3)},
                         number(4),
-                        number(5)});
+                        number(5),
+                        {}});
+      for (py::handle map : step[py::int_(6)]) steps_.back().maps.emplace_back(map);
+      if (steps_.back().maps.size() > kMaxMaps) throw py::value_error("a kernel has too many tensor maps");
     }
   }
 
@@ -103,17 +154,25 @@ class Launcher {
   }
 
  private:
+  static constexpr size_t kMaxMaps = 8;
   using Start = int (*)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                         unsigned block_y, unsigned block_z, unsigned dynamic_lds, void* stream,
                         void** parameters, void** extra);
 
   int start_steps(int64_t* block, void* stream) const {
-    void* parameters[] = {block};
+    TensorMap::Encoded maps[kMaxMaps] = {};
+    void* parameters[1 + kMaxMaps] = {block};
     for (const Step& step : steps_) {
       const auto& grid = step.grid;
       if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) continue;  // no blocks: no launch
-      const int status = start_(step.function, grid[0], grid[1], grid[2], step.block, 1, 1, step.dynamic_lds,
-                                stream, parameters, nullptr);
+      int status = 0;
+      for (size_t i = 0; i < step.maps.size() && status == 0; ++i) {
+        status = step.maps[i].encode(encode_, block, maps[i]);
+        parameters[1 + i] = &maps[i];
+      }
+      if (status != 0) return status;
+      status = start_(step.function, grid[0], grid[1], grid[2], step.block, 1, 1, step.dynamic_lds, stream,
+                      parameters, nullptr);
       if (status != 0) return status;
     }
     return 0;
@@ -128,6 +187,7 @@ class Launcher {
   int64_t alignment_;
   int64_t misaligned_;
   bool checked_;
+  void* encode_;
   std::vector<int64_t> aligned_;
   std::vector<Step> steps_;
 };

@@ -5,13 +5,17 @@
 #define KGEN_UNROLL _Pragma("unroll")
 #define KGEN_NO_UNROLL _Pragma("unroll 1")
 #define KGEN_KERNEL(threads, blocks) extern "C" __global__ __launch_bounds__(threads, blocks)
+#if !defined(KGEN_LDS_ALIGNMENT)
+#define KGEN_LDS_ALIGNMENT 16
+#endif
 #if defined(KGEN_DYNAMIC_LDS)
-#define KGEN_LDS(name, size)                                        \
-  extern __shared__ __align__(16) unsigned char kgen_lds_storage[]; \
+#define KGEN_LDS(name, size)                      \
+  extern __shared__ __align__(KGEN_LDS_ALIGNMENT) \
+  unsigned char kgen_lds_storage[];               \
   const kgen::Lds name { kgen_lds_storage }
 #else
-#define KGEN_LDS(name, size)                                 \
-  __shared__ alignas(16) unsigned char name##_storage[size]; \
+#define KGEN_LDS(name, size)                                                 \
+  __shared__ alignas(KGEN_LDS_ALIGNMENT) unsigned char name##_storage[size]; \
   const kgen::Lds name { name##_storage }
 #endif
 
@@ -112,6 +116,9 @@ KGEN_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
 KGEN_DEVICE void block_sync(Where = here()) { __syncthreads(); }
 KGEN_DEVICE void wave_sync(Where = here()) { __syncwarp(); }
 
+KGEN_DEVICE void device_release(Where = here()) { __threadfence(); }
+KGEN_DEVICE void device_acquire(Where = here()) { __threadfence(); }
+
 KGEN_DEVICE float shuffle(float x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
 KGEN_DEVICE int shuffle(int x, int lane, Where = here()) { return __shfl_sync(kAllLanes, x, lane); }
 
@@ -165,6 +172,10 @@ class Global {
     static_assert(sizeof(T) == sizeof(word64), "compare_and_swap works on int64");
     return static_cast<T>(atomicCAS(reinterpret_cast<word64*>(base_ + at), static_cast<word64>(expected),
                                     static_cast<word64>(value)));
+  }
+  KGEN_DEVICE T fetch_add(int64_t at, T value, Where = here()) const {
+    static_assert(sizeof(T) == sizeof(int), "fetch_add works on int");
+    return atomicAdd(base_ + at, value);
   }
 
  private:

@@ -12,6 +12,7 @@
 //   kOutside                                       an offset at which no window reads: zeros
 //   LdsArray<T>                                    a part of the shared array: the same four
 //   Rows<T>, Stage<T, Count>, Array<T>             see stage.hpp
+//   KGEN_BOXES, Boxes<T, Rows, Dims>, Landings     see boxes.hpp, where the target has such copies
 //   read_tiles, read_tiles_transposed(lds, at)     8 x 8 tiles of LDS, where the target has such reads
 //   Vec<T, N>                                      N values; up to 16 bytes of them move as one access
 //   f16, bf16, to_float(x), from_float<T>(x)       storage types; arithmetic is in float
@@ -23,7 +24,10 @@
 //   shuffle(x, lane) shuffle_xor<Mask>(x) ballot(p) uniform(i)          all lanes of the wave take part
 //   max(a, b) multiply_add(a, b, c)                a * b + c rounded once
 //   exp2(x) log2(x)                                the chip's own instructions
-//   compare_and_swap(global, at, expected, value)  on int64
+//   global.compare_and_swap(at, expected, value)   on int64; gives what was there before
+//   global.fetch_add(at, value)                    on int, likewise: every block sees the others' additions
+//   device_release()                               what this thread wrote is there for a thread that is told
+//   device_acquire()                               by a fetch_add after it, and says this
 //
 // Words that touch memory or other lanes end with `Where where = here()`: the simulator's note of the
 // line that spoke them, and nothing elsewhere.

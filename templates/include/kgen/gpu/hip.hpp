@@ -116,6 +116,9 @@ KGEN_DEVICE void wave_sync(Where = here()) {
   __builtin_amdgcn_wave_barrier();
 }
 
+KGEN_DEVICE void device_release(Where = here()) { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
+KGEN_DEVICE void device_acquire(Where = here()) { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
+
 KGEN_DEVICE float shuffle(float x, int lane, Where = here()) {
   return bits::cast<float>(__builtin_amdgcn_ds_bpermute(lane << 2, bits::cast<int>(x)));
 }
@@ -190,6 +193,11 @@ class Global {
     __hip_atomic_compare_exchange_strong((KGEN_GLOBAL_MEMORY T*)base_ + at, &expected, value,
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     return expected;
+  }
+  KGEN_DEVICE T fetch_add(int64_t at, T value, Where = here()) const {
+    static_assert(sizeof(T) == sizeof(int), "fetch_add works on int");
+    return __hip_atomic_fetch_add((KGEN_GLOBAL_MEMORY T*)base_ + at, value, __ATOMIC_RELAXED,
+                                  __HIP_MEMORY_SCOPE_AGENT);
   }
 
  private:

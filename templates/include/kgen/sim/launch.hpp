@@ -12,6 +12,9 @@ namespace kgen::sim {
 // Whether writes stay after an error, as they do on a GPU; else they are taken back.
 inline bool keep_writes = false;
 
+// Whether the blocks of a grid run from the last to the first.
+inline bool backwards = false;
+
 // The error word of the call that runs.
 inline const int64_t* reported = nullptr;
 
@@ -25,8 +28,10 @@ void launch(const char* kernel, Dim grid, int threads, const Body& body) {
   m.kernel = kernel;
   m.grid = grid;
   const auto thread = [](const void* data) { (*static_cast<const Body*>(data))(); };
-  for (int64_t i = 0; i < grid.x * grid.y * grid.z; ++i) {
+  const int64_t blocks = grid.x * grid.y * grid.z;
+  for (int64_t turn = 0; turn < blocks; ++turn) {
     if (m.fault.found || (*reported != 0 && !keep_writes)) return;
+    const int64_t i = backwards ? blocks - 1 - turn : turn;
     m.block = {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
     m.run_block(threads, thread, &body);
   }
@@ -79,5 +84,7 @@ KGEN_EXPORT inline int64_t kgen_sim_counter(const char* name) {
   if (strcmp(name, "lds_bytes") == 0) return kgen::sim::the_lds.most;
   return -1;
 }
+
+KGEN_EXPORT inline void kgen_sim_backwards(int last_first) { kgen::sim::backwards = last_first != 0; }
 
 KGEN_EXPORT inline void kgen_sim_keep_writes(int keep) { kgen::sim::keep_writes = keep != 0; }

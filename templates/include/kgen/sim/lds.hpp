@@ -115,6 +115,8 @@ class LdsArray {
   }
   void store(int at, T value, Where where = here()) const { store<1>(at, Vec<T, 1>{{value}}, where); }
 
+  int byte(int at) const { return offset_ + at * static_cast<int>(sizeof(T)); }
+
  private:
   template <int N>
   int checked(int at, const char* access, Where where) const {

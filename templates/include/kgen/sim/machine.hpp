@@ -25,13 +25,20 @@ struct Dim {
   int64_t x, y, z;
 };
 
-enum class State { kReady, kAtWave, kAtBlock, kDone };
+enum class State { kReady, kAtWave, kAtBlock, kAtLanding, kDone };
 
 struct Thread {
   Fibre fibre;
   State state;
-  Where where;       // of the wait
-  const char* word;  // of the dialect that waits
+  Where where;         // of the wait
+  const char* word;    // of the dialect that waits
+  int landing, round;  // what it waits for at kAtLanding
+};
+
+// What boxes of one turn have come. A round is over once all speakers have spoken and nothing is due.
+struct Landing {
+  int speakers, spoken, rounds;
+  int64_t due;  // bytes
 };
 
 // What the lanes of a wave show each other. Two sets in turn: a lane may show its next value before the
@@ -80,7 +87,7 @@ class Machine {
     prepare(count);
     do {
       for (int first = 0; first < count && !fault.found; first += kWaveLanes) run_wave(first);
-    } while (!fault.found && pass_barrier());
+    } while (!fault.found && (pass_landings() || pass_barrier()));
     ++blocks_run;
   }
 
@@ -91,6 +98,28 @@ class Machine {
     thread.word = word;
     thread.where = where;
     switch_fibre(thread.fibre, scheduler_);
+  }
+
+  // Landings: made, spoken for, landed and waited for.
+  void make_landing(int turn, int speakers, Where where) { landing(turn, where) = {speakers, 0, 0, 0}; }
+  void speak(int turn, int64_t bytes, Where where) {
+    Landing& at = landing(turn, where);
+    if (at.spoken == at.speakers) stop(where, "landing %d: more than its %d speakers", turn, at.speakers);
+    ++at.spoken;
+    at.due += bytes;
+    settle(at);
+  }
+  void land(int turn, int64_t bytes, Where where) {
+    Landing& at = landing(turn, where);
+    at.due -= bytes;
+    if (at.due < 0) stop(where, "landing %d: more bytes come than are expected", turn);
+    settle(at);
+  }
+  void await_landing(int turn, int round, Where where) {
+    Thread& thread = threads_[current];
+    thread.landing = turn;
+    thread.round = round;
+    if (landing(turn, where).rounds <= round) wait(State::kAtLanding, "landings.wait", where);
   }
 
   // Stops the kernel at the running thread: nothing of it runs any more.
@@ -107,6 +136,7 @@ class Machine {
  private:
   static constexpr size_t kStackBytes = 256 * 1024;
   static constexpr size_t kGuardBytes = 4096;
+  static constexpr int kLandings = 8;
 
   static void thread_main();
 
@@ -116,6 +146,7 @@ class Machine {
     waves_.resize((count + kWaveLanes - 1) / kWaveLanes);
     ++serial;
     ++epoch;
+    for (Landing& each : landings_) each = {};
     for (int i = 0; i < count; ++i) {
       threads_[i].state = State::kReady;
       start_fibre(threads_[i].fibre, stacks_ + (i + 1) * kStackBytes, kStackBytes - kGuardBytes, thread_main);
@@ -147,7 +178,40 @@ class Machine {
     } while (!fault.found && pass(State::kAtWave, first, last));
   }
 
+  Landing& landing(int turn, Where where) {
+    if (turn < 0 || turn >= kLandings) stop(where, "landing %d: there are at most %d", turn, kLandings);
+    return landings_[turn];
+  }
+
+  static void settle(Landing& at) {
+    if (at.spoken < at.speakers || at.due != 0) return;
+    at.spoken = 0;
+    ++at.rounds;
+  }
+
+  // Lets threads go on whose landing is over. Where some wait for one that will never be, a fault.
+  bool pass_landings() {
+    int waiting = -1;
+    bool passed = false;
+    for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
+      if (threads_[i].state != State::kAtLanding) continue;
+      if (landings_[threads_[i].landing].rounds > threads_[i].round) {
+        threads_[i].state = State::kReady;
+        passed = true;
+      } else if (waiting < 0) {
+        waiting = i;
+      }
+    }
+    if (passed || waiting < 0) return passed;
+    const Landing& at = landings_[threads_[waiting].landing];
+    begin_fault(waiting, threads_[waiting].where);
+    fault.message.add("landing %d never is over: %d of %d have spoken, %d bytes are due",
+                      threads_[waiting].landing, at.spoken, at.speakers, static_cast<int>(at.due));
+    return false;
+  }
+
   bool pass_barrier() {
+    if (fault.found) return false;
     if (!pass(State::kAtBlock, 0, static_cast<int>(threads_.size()))) return false;
     ++epoch;
     return true;
@@ -192,6 +256,7 @@ class Machine {
   const void* data_ = nullptr;
   Array<Thread> threads_;
   Array<Wave> waves_;
+  Landing landings_[kLandings] = {};
   Fibre scheduler_{};
   char* stacks_ = nullptr;
   int capacity_ = 0;  // threads that have a stack

@@ -58,6 +58,10 @@ inline void wave_sync(Where where = here()) {
   wave.orders = orders + 1;
 }
 
+// Blocks run one after another here: what one wrote is there for the next.
+inline void device_release(Where = here()) {}
+inline void device_acquire(Where = here()) {}
+
 namespace sim {
 
 // Shows `mine` to the wave, waits until every lane has shown its own, and can then read any of them.

@@ -107,6 +107,12 @@ class Global {
     if (old == expected) store(at, value, where);
     return old;
   }
+  T fetch_add(int64_t at, T value, Where where = here()) const {
+    static_assert(sizeof(T) == sizeof(int), "fetch_add works on int");
+    const T old = load(at, where);
+    store(at, old + value, where);
+    return old;
+  }
 
  private:
   template <int N>

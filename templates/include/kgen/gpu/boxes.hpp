@@ -1,0 +1,170 @@
+// Boxes of a tensor that a copy engine brings into shared memory by itself, and how a block learns that they
+// came.
+//
+//   KGEN_BOXES(map)                        a parameter of a kernel: how a tensor lies (BoxMap)
+//   Boxes<T, Rows, Dims> boxes(map)        a box is Rows tokens of one head, all dims of them
+//   boxes.bring(to, at, landings, turn, row, head, block)     one box, from element `at` of a shared array
+//   on: a
+//                                          multiple of 1024 bytes. One lane asks for it
+//   in_box<Rows>(row, start, step)         where 16 bytes of 16-bit elements lie in a box, those from dim
+//   start + step
+//                                          on; start is 0 or 8, step a multiple of 16
+//   Landings landings(words)               what has come: a word of LDS for each turn
+//   landings.make(turns, speakers)         by one thread, before the block meets
+//   landings.expect(turn, bytes)           a speaker, for its wave: so many bytes are under way
+//   landings.tell(turn)                    the same of a wave that has stored its share by itself; all lanes
+//   landings.wait(turn, round)             until every speaker has spoken, and what it expects is there, for
+//   the
+//                                          round-th time since 0
+//
+// A box is made of panels of 64 elements, Rows rows of 128 bytes each. The 16-byte pieces of a row change
+// places by the number of the row, so that lanes that read one column of eight rows find them on different
+// banks.
+#pragma once
+
+namespace kgen {
+
+template <int Rows>
+KGEN_DEVICE constexpr int in_box(int row, int start, int step) {
+  return step / 64 * (Rows * 64) + row * 64 + ((start ^ row % 8 * 8) ^ step % 64);
+}
+
+#if defined(KGEN_SIM)
+#pragma GCC visibility push(hidden)
+
+struct BoxMap {
+  int64_t address, elements;
+  int64_t stride_block, stride_head, stride_row;  // elements
+  int64_t rows;                                   // of a block, or of all
+};
+#define KGEN_BOXES(map) const kgen::BoxMap& map
+
+class Landings {
+ public:
+  explicit Landings(const LdsArray<int64_t>& words) : words_(words) {}
+
+  void make(int turns, int speakers, Where where = here()) const {
+    for (int turn = 0; turn < turns; ++turn) {
+      words_.store(turn, 0, where);
+      sim::machine().make_landing(turn, speakers, where);
+    }
+  }
+  void expect(int turn, int bytes, Where where = here()) const {
+    words_.load(turn, where);
+    sim::machine().speak(turn, bytes, where);
+  }
+  void arrive(int turn, int bytes, Where where) const { sim::machine().land(turn, bytes, where); }
+  void tell(int turn, Where where = here()) const {
+    wave_sync(where);
+    if (lane_id() == 0) expect(turn, 0, where);
+  }
+  void wait(int turn, int round, Where where = here()) const {
+    words_.load(turn, where);
+    sim::machine().await_landing(turn, round, where);
+  }
+
+ private:
+  LdsArray<int64_t> words_;
+};
+
+template <typename T, int Rows, int Dims>
+class Boxes {
+ public:
+  static constexpr int kBytes = Rows * Dims * static_cast<int>(sizeof(T));
+
+  explicit Boxes(const BoxMap& map) : map_(map), memory_(map.address, map.elements) {}
+
+  void bring(const LdsArray<T>& to, int at, const Landings& landings, int turn, int row, int head, int block,
+             Where where = here()) const {
+    if (row < 0 || row + Rows > map_.rows) {
+      sim::machine().stop(where, "a box of rows %d to %d of %d", row, row + Rows - 1,
+                          static_cast<int>(map_.rows));
+    }
+    if (to.byte(at) % 1024 != 0) sim::machine().stop(where, "a box at byte %d of LDS", to.byte(at));
+    for (int r = 0; r < Rows; ++r) {
+      const int64_t from = block * map_.stride_block + head * map_.stride_head + (row + r) * map_.stride_row;
+      for (int dim = 0; dim < Dims; dim += 8) {
+        to.template store<8>(at + in_box<Rows>(r, dim % 16, dim / 16 * 16),
+                             memory_.template load<8>(from + dim, where), where);
+      }
+    }
+    landings.arrive(turn, kBytes, where);
+  }
+
+ private:
+  const BoxMap& map_;
+  Global<T> memory_;
+};
+
+#pragma GCC visibility pop
+#elif defined(__CUDACC__)
+
+// A tensor map, as the driver makes it.
+struct alignas(64) BoxMap {
+  uint64_t words[16];
+};
+#define KGEN_BOXES(map) const __grid_constant__ kgen::BoxMap map
+
+// mbarriers.
+class Landings {
+ public:
+  KGEN_DEVICE explicit Landings(const LdsArray<int64_t>& words) : words_(words) {}
+
+  KGEN_DEVICE void make(int turns, int speakers) const {
+    for (int turn = 0; turn < turns; ++turn) {
+      asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address(turn)), "r"(speakers) : "memory");
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  KGEN_DEVICE void expect(int turn, int bytes) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address(turn)), "r"(bytes)
+                 : "memory");
+  }
+  // Later boxes come by the engine: it must find what the lanes have stored done.
+  KGEN_DEVICE void tell(int turn) const {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    wave_sync();
+    if (lane_id() == 0) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(turn)) : "memory");
+  }
+  KGEN_DEVICE void wait(int turn, int round) const {
+    asm volatile(
+        "{\n"
+        ".reg .pred landed;\n"
+        "WAIT_%=:\n"
+        "mbarrier.try_wait.parity.shared.b64 landed, [%0], %1;\n"
+        "@!landed bra WAIT_%=;\n"
+        "}" ::"r"(address(turn)),
+        "r"(round & 1)
+        : "memory");
+  }
+  KGEN_DEVICE unsigned address(int turn) const { return words_.address(turn); }
+
+ private:
+  LdsArray<int64_t> words_;
+};
+
+// cp.async.bulk.tensor, of dim in a panel, row, panel, head and block.
+template <typename T, int Rows, int Dims>
+class Boxes {
+ public:
+  static constexpr int kBytes = Rows * Dims * static_cast<int>(sizeof(T));
+
+  KGEN_DEVICE explicit Boxes(const BoxMap& map) : map_(map) {}
+
+  KGEN_DEVICE void bring(const LdsArray<T>& to, int at, const Landings& landings, int turn, int row, int head,
+                         int block) const {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3, %2, %4, %5}], [%6];" ::"r"(to.address(at)),
+        "l"(&map_), "r"(0), "r"(row), "r"(head), "r"(block), "r"(landings.address(turn))
+        : "memory");
+  }
+
+ private:
+  const BoxMap& map_;
+};
+
+#endif
+
+}  // namespace kgen

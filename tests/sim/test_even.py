@@ -1,0 +1,202 @@
+"""Decode in even shares: rows cut in many places or nowhere, many workers and few, in any order of blocks."""
+
+import ctypes
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kgen import ops
+from kgen.diagnostics import KgenError
+from kgen.dispatch import plain
+from kgen.dispatch.operators import OPERATORS
+from tests.dispatch.batch import BLOCK, HEAD_DIM, Batch, close
+
+EVEN = -1
+ARCHES = ["sim:gfx90a", "sim:gfx928", "sim:gfx936", "sim:gfx938", "sim:gfx942", "sim:sm_80", "sim:sm_90"]
+RAGGED = [5, 2500, 0, 64, 1, 300, 700, 0]
+TOLERANCE = 8e-3  # weights and results are rounded to bf16
+
+
+class Call:
+    """A call of even shares that a test may give fewer workers than the chip has."""
+
+    def __init__(self, batch, arch, reuse=4):
+        self.batch = batch
+        self.operator = OPERATORS["paged_attention"]
+        self.dispatcher = ops.dispatcher()
+        self.out = torch.empty_like(batch.q)
+        self.lse = torch.empty(batch.q.shape[:2])
+        tensors = (self.out, self.lse, *batch.tensors())
+        rest = (None, batch.max_seq_len, "bshd", EVEN, reuse, None, None, arch)
+        self.plan = self.dispatcher.plan(self.operator, *tensors, *rest)
+        self.pointers = tuple(tensor.data_ptr() for tensor in tensors)
+
+    def workers(self, count):
+        """The same call dealt to at most so many."""
+        place = [word.name for word in self.plan.policy.words].index("max_workers")
+        words = list(self.plan.words)
+        words[place] = min(words[place], count)
+        return replace(self.plan, words=tuple(words))
+
+    def run(self, count=10**6):
+        """The results, all of them written by this call, and that every count of arrivals is 0 again."""
+        self.out.fill_(math.nan), self.lse.fill_(math.nan)
+        size = self.plan.workspace_size
+        self.dispatcher.workspaces.reserve(size).fill_(0xFF)
+        signature, services = (
+            self.dispatcher.signature(self.operator),
+            self.dispatcher.services(self.operator),
+        )
+        ready = plain.ready_plan(self.workers(count))
+        plain.run_plan(ready, signature, services, self.pointers, (None, self.batch.max_seq_len))
+        assert not self.zeros().any()
+        return self.out.clone(), self.lse.clone()
+
+    def zeros(self):
+        offset = min(offset for _, offset in self.plan.workspace)
+        base = self.dispatcher.workspaces.address(self.plan.workspace_size)
+        return torch.frombuffer((ctypes.c_uint8 * -offset).from_address(base + offset), dtype=torch.uint8)
+
+    def library(self):
+        return self.plan.keep.library
+
+
+@pytest.fixture
+def backwards():
+    """Makes a library run the blocks of a grid from the last to the first."""
+    turned = []
+
+    def turn(library):
+        library.kgen_sim_backwards(1)
+        turned.append(library)
+
+    yield turn
+    for library in turned:
+        library.kgen_sim_backwards(0)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_few_workers_and_many_come_to_the_same(arch):
+    batch = Batch(RAGGED, heads=12, kv_heads=2, dtype=torch.bfloat16)  # two passes of 4 and 2 heads
+    call, (want, want_lse) = Call(batch, arch), batch.expected()
+    for workers in (1, 2, 3, 7, 10, 31, 10**6):
+        out, lse = call.run(workers)
+        close(out, want, TOLERANCE)
+        close(lse, want_lse, 1e-4)
+
+
+@pytest.mark.parametrize("arch", ["sim:gfx942", "sim:sm_90"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_the_order_of_blocks_changes_no_bit(arch, dtype, backwards):
+    """Some rows have two pieces, the long one more than are merged in one round."""
+    batch = Batch([9000, 3, 130, 700], heads=3, kv_heads=1, dtype=dtype)
+    call = Call(batch, arch)
+    forwards = [call.run(workers) for workers in (2, 9, 10**6)]
+    backwards(call.library())
+    for (out, lse), workers in zip(forwards, (2, 9, 10**6), strict=True):
+        again, lse_again = call.run(workers)
+        assert torch.equal(out, again) and torch.equal(lse, lse_again)
+    close(forwards[-1][0], batch.expected()[0], TOLERANCE if dtype != torch.float32 else 1e-5)
+
+
+@pytest.mark.parametrize("arch", ["sim:gfx936", "sim:sm_90"])
+def test_more_rows_than_lanes(arch):
+    lengths = [(37 * row) % 90 for row in range(300)]
+    batch = Batch(lengths, heads=4, kv_heads=1, dtype=torch.bfloat16)
+    call, (want, want_lse) = Call(batch, arch), batch.expected()
+    for workers in (5, 10**6):
+        out, lse = call.run(workers)
+        close(out, want, TOLERANCE)
+        close(lse, want_lse, 1e-4)
+
+
+def test_rows_without_tokens_are_empty():
+    call = Call(Batch([0, 0, 0], dtype=torch.bfloat16), "sim:sm_90")
+    for workers in (1, 2, 10):
+        out, lse = call.run(workers)
+        assert not out.any() and lse.eq(-math.inf).all()
+
+
+def test_a_fault_in_one_piece_of_a_row_leaves_no_count_behind():
+    batch = Batch([3000, 40], dtype=torch.bfloat16)
+    call = Call(batch, "sim:gfx942")
+    want = call.run(6)
+    page = int(batch.block_table[0, 100])
+    for entry, length in ((-1, 3000), (page, -7), (page, 10**6)):
+        batch.block_table[0, 100], batch.seq_lens[0] = entry, length
+        with pytest.raises(KgenError, match=r"row 0"):
+            call.run(6)
+        assert call.out.isnan().all()  # nothing was written
+        assert not call.zeros().any()
+        batch.block_table[0, 100], batch.seq_lens[0] = page, 3000
+        for one, other in zip(call.run(6), want, strict=True):
+            assert torch.equal(one, other)
+
+
+def test_every_piece_of_a_row_with_a_fault_is_nan(monkeypatch):
+    """As on a GPU, where what was written stays."""
+    batch = Batch([3000, 40], dtype=torch.bfloat16)
+    call = Call(batch, "sim:sm_90")
+    want = call.run(6)
+    call.library().kgen_sim_keep_writes(1)
+    try:
+        batch.block_table[0, 100] = -1
+        with pytest.raises(KgenError, match="block id -1"):
+            call.run(6)
+    finally:
+        call.library().kgen_sim_keep_writes(0)
+    assert call.out[0].isnan().all() and call.lse[0].isnan().all()
+    assert torch.equal(call.out[1], want[0][1])
+    assert not call.zeros().any()
+
+
+@pytest.mark.parametrize("arch", ["sim:gfx936", "sim:sm_90"])
+@pytest.mark.parametrize(
+    ("variant", "args"),
+    [("sliding", {"window": 200}), ("sinks", {"window": 100, "sinks": 70}), ("chunked", {"chunk": 512})],
+)
+def test_shares_are_of_visible_keys(arch, variant, args):
+    """A page that no share needs is not looked at, and what is seen comes to the same as one pass."""
+    batch = Batch([2000, 150, 3000, 1, 0], dtype=torch.float32)
+    options = {
+        "variant": variant,
+        "variant_args": args,
+        "arch": arch,
+        "reuse_kv_times": 2,
+        "return_lse": True,
+    }
+    want, want_lse = batch.run(**options, partition_size=0)
+    if variant == "sliding":
+        batch.block_table[2, : (3000 - 200) // BLOCK] = -1
+    out, lse = batch.run(**options, partition_size=EVEN)
+    close(out, want.double(), 1e-5)
+    close(lse, want_lse.double(), 1e-5)
+
+
+def test_the_workspace_does_not_grow_with_lengths():
+    sizes = {"num_seqs": 64, "num_heads": 32, "num_kv_heads": 8, "head_dim": 128, "block_size": 16}
+    call = {**sizes, "dtype": "bf16", "layout": "bshd", "arch": "sim:sm_90", "reuse_kv_times": 4}
+    size = {
+        ops.workspace_size("paged_attention", **call, max_seq_len=longest, partition_size=EVEN)
+        for longest in (4096, 131072)
+    }
+    assert size == {3 * 4 * 132 * 4 * (128 + 2) * 4}
+
+
+def test_policy_even_is_for_gpus():
+    batch = Batch([40])
+    selected = {
+        arch: ops.dispatcher().explain(
+            "paged_attention",
+            {
+                "num_seqs": 1, "num_heads": 4, "num_kv_heads": 2, "head_dim": HEAD_DIM, "block_size": BLOCK,
+                "dtype": "f32", "layout": "bshd", "max_seq_len": 40, "arch": arch, "policy": "even",
+            },
+        ).params["partition_size"]
+        for arch in ("sim:sm_90", "cpu_generic")
+    }  # fmt: skip
+    assert selected == {"sim:sm_90": EVEN, "cpu_generic": 0}
+    with pytest.raises(KgenError, match="on a CPU one pass deals rows out evenly to the threads already"):
+        batch.run(partition_size=EVEN, arch="cpu_generic")

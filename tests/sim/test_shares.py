@@ -1,0 +1,90 @@
+"""Even shares: every tile is dealt once, shares are of one size, and kernels deal as the slow model does."""
+
+import random
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.sim import shares, simulated
+
+SOURCE = Path(__file__).with_name("shares.cpp")
+RULES = [(1, 2), (3, 1), (2, 4)]
+
+
+def batches():
+    """(tiles of each sequence, heads, most workers, least share)."""
+    draw = random.Random(5)
+    yield [0], 1, 10, 4
+    yield [1], 3, 528, 4
+    yield [0, 0, 0], 2, 7, 1
+    yield [2048], 8, 528, 4
+    yield [2048, *[1] * 63], 8, 528, 4
+    yield [64] * 64, 8, 264, 4
+    yield [16] * 256, 8, 528, 4
+    yield [draw.randrange(129) for _ in range(300)], 3, 528, 4
+    yield [1] * 1000, 1, 132, 4
+    for _ in range(40):
+        rows = draw.choice([1, 2, 5, 33, 64, 65, 130])
+        tiles = [draw.choice([0, 1, 3, draw.randrange(40), draw.randrange(400)]) for _ in range(rows)]
+        yield tiles, draw.choice([1, 2, 3, 8]), draw.choice([1, 2, 7, 40, 600]), draw.choice([1, 4, 9])
+
+
+@pytest.mark.parametrize(("cost", "least"), RULES)
+def test_every_tile_is_dealt_once_and_every_row_ends_once(cost, least):
+    for tiles, heads, most, share in batches():
+        dealt = shares.deal(tiles, heads, most, share, cost, least)
+        pieces = defaultdict(list)
+        for mine in dealt:
+            for piece in mine:
+                pieces[piece.head, piece.seq].append(piece)
+        assert list(pieces) == [(head, seq) for head in range(heads) for seq in range(len(tiles))]
+        for (_, seq), parts in pieces.items():
+            assert parts[0].first == 0 and parts[-1].last == tiles[seq]
+            for one, after in pairwise(parts):
+                assert one.last == after.first and one.last - one.first >= min(least, share)
+            if len(parts) > 1:
+                assert min(part.last - part.first for part in parts) >= 1
+                assert parts[0].last >= least and tiles[seq] - parts[-1].first >= least
+
+
+@pytest.mark.parametrize(("cost", "least"), RULES)
+def test_no_worker_has_more_than_its_share(cost, least):
+    for tiles, heads, most, share in batches():
+        dealt = shares.deal(tiles, heads, most, share, cost, least)
+        total = heads * sum(cost + count for count in tiles)
+        workers = max(1, min(total // share, most))
+        assert len(dealt) == workers
+        for mine in dealt:
+            load = sum(piece.last - piece.first + (cost if piece.first == 0 else 0) for piece in mine)
+            assert load <= -(-total // workers) + 2 * (least + cost - 1)
+
+
+@pytest.fixture(scope="module", params=[(wave, *rule) for wave in (32, 64) for rule in RULES])
+def device(request, tmp_path_factory):
+    wave, cost, least = request.param
+    output = tmp_path_factory.mktemp("shares") / "shares.so"
+    flags = (f"-DkCost={cost}", f"-DkLeast={least}")
+    return simulated.compile_kernels(output, wave, *flags, source=SOURCE), cost, least
+
+
+def test_kernels_deal_as_the_model_does(device):
+    kernels, cost, least = device
+    for tiles, heads, most, share in batches():
+        room = 5 + len(tiles) + 5 * (most + 1)
+        data = torch.zeros(room, dtype=torch.int32)
+        data[:4] = torch.tensor([len(tiles), heads, most, share])
+        data[4 : 4 + len(tiles)] = torch.tensor(tiles) + cost
+        answer = kernels.call("shares", data)
+        assert answer.code == 0, answer.message
+        expected = shares.cuts(tiles, heads, most, share, cost, least)
+        workers = int(data[4 + len(tiles)])
+        assert workers == len(expected) - 1
+        found = data[5 + len(tiles) :].view(-1, 5)[: workers + 1].tolist()
+        assert [(head * len(tiles) + seq, tile) for head, seq, tile, *_ in found] == expected
+        for worker, (row, tile) in enumerate(expected):
+            if tile:
+                inside = [other for other, (there, at) in enumerate(expected) if there == row and at > 0]
+                assert found[worker][3:] == [inside[0] - 1, len(inside) + 1]
