@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any
 from kgen.diagnostics import Diagnostic, KgenError
 
 if TYPE_CHECKING:
-    import torch
-
     from kgen.engine import Model, Script
     from kgen.runtime import KVScales
 
 
-def kept_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The torch dtype of a dtype of the specs; 8-bit floats are of the flavour that kernels there read."""
-    import torch
-
+def kept_dtype(name: str, device: Any) -> Any:
+    """The torch dtype, on a torch device, of a dtype of the specs; 8-bit floats are of the flavour that kernels there read."""
     from kgen import api
     from kgen.dispatch.gpu import arch_of
-    from kgen.fp8 import FORMATS
+    from kgen.quantise import dtype_of
     from kgen.targets.host import native_target
     from kgen.testing.memory import DTYPES
 
@@ -31,15 +27,15 @@ def kept_dtype(name: str, device: torch.device) -> torch.dtype:
     catalog = api.check()
     target = native_target(catalog) if device.type == "cpu" else arch_of(str(device))
     flavour = catalog.targets[target].numbers.fp8 if target in catalog.targets else "none"
-    if (name, flavour) not in FORMATS:
+    found = dtype_of(name, flavour)
+    if found is None:
         message = f"kernels for {target} read no {name}"
-        raise KgenError(Diagnostic("K806", message, hint=f"--kv-dtype {', '.join(DTYPES)} can be had there"))
-    found: torch.dtype = getattr(torch, FORMATS[name, flavour].torch)
+        raise KgenError(Diagnostic("K806", message, hint="--kv-dtype f32, f16 and bf16 can be had there"))
     return found
 
 
 def scales_of(
-    args: argparse.Namespace, scripts: Sequence[Script], model: Model, tokenizer: Any, dtype: torch.dtype
+    args: argparse.Namespace, scripts: Sequence[Script], model: Model, tokenizer: Any, dtype: Any
 ) -> KVScales | None:
     """Scales from the text of --calibration, or one of kgen's own, and from what is asked; None where the
     dtype has none."""
