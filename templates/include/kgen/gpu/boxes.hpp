@@ -13,6 +13,7 @@
 //   landings.make(turns, speakers)         by one thread, before the block meets
 //   landings.expect(turn, bytes)           a speaker, for its wave: so many bytes are under way
 //   landings.tell(turn)                    the same of a wave that has stored its share by itself; all lanes
+//   landings.stored()                      what a lane has stored where a box will come is done before that
 //   landings.wait(turn, round)             until every speaker has spoken, and what it expects is there, for
 //   the
 //                                          round-th time since 0
@@ -58,6 +59,7 @@ class Landings {
     wave_sync(where);
     if (lane_id() == 0) expect(turn, 0, where);
   }
+  void stored() const {}
   void wait(int turn, int round, Where where = here()) const {
     words_.load(turn, where);
     sim::machine().await_landing(turn, round, where);
@@ -121,9 +123,9 @@ class Landings {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address(turn)), "r"(bytes)
                  : "memory");
   }
-  // Later boxes come by the engine: it must find what the lanes have stored done.
+  KGEN_DEVICE void stored() const { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
   KGEN_DEVICE void tell(int turn) const {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    stored();
     wave_sync();
     if (lane_id() == 0) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(turn)) : "memory");
   }
