@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def kept_dtype(name: str, device: Any) -> Any:
-    """The torch dtype, on a torch device, of a dtype of the specs; 8-bit floats are of the flavour that kernels there read."""
+    """The torch dtype of a dtype of the specs on a torch device; 8-bit floats are of the flavour that kernels
+    there read."""
     from kgen import api
     from kgen.dispatch.gpu import arch_of
     from kgen.quantise import dtype_of
