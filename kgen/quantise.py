@@ -8,13 +8,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kgen.fp8 import BY_TORCH, SIGN, Format
+from kgen.fp8 import BY_TORCH, FORMATS, SIGN, Format
 from kgen.layout import TensorOrder
 
 
 def format_of(dtype: torch.dtype) -> Format | None:
     """The 8-bit floats of a torch dtype; None where it is none of them."""
     return BY_TORCH.get(str(dtype).removeprefix("torch."))
+
+
+def dtype_of(dtype: str, flavour: str) -> torch.dtype | None:
+    """The torch dtype of 8-bit floats, by their name in specs and their flavour; None where there is none."""
+    one = FORMATS.get((dtype, flavour))
+    found: torch.dtype | None = None if one is None else getattr(torch, one.torch)
+    return found
 
 
 def dequantised(cache: Tensor, order: TensorOrder, scale: Tensor) -> Tensor:

@@ -145,3 +145,12 @@ def test_wrong_usage(argv, capsys):
         main(["generate", "x", *argv])
     assert end.value.code == 2
     assert "usage: kgen generate" in capsys.readouterr().err
+
+
+def test_a_calibration_text_is_for_8_bit_kv(generate, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("It is raining.")
+    code, out, err = generate(QUESTION, "--calibration", str(text))
+    assert code == 1 and out == "" and "--calibration is of no use with --kv-dtype f32" in err
+    code, _, err = generate(QUESTION, "--kv-dtype", "fp8_e4m3", "--calibration", str(tmp_path / "none"))
+    assert code == 1 and "--calibration wants a file of UTF-8 text" in err

@@ -33,11 +33,12 @@ examples:
   kgen generate "Once upon a time" --raw --n 4 --temperature 0.8 --seed 1
   kgen generate --file prompts.txt --system "Answer in one sentence." --beam 4
   kgen generate --chat sessions.json --chunk 128 --memory 256M --kv-dtype bf16 --json
+  kgen generate "What is gravity?" --kv-dtype fp8_e4m3
 
 exit codes: 0 done, 1 a fault (a file, a parameter, a request that cannot fit into memory), 2 usage
 """
 
-DTYPES = ("f32", "bf16", "f16")
+DTYPES = ("f32", "bf16", "f16", "fp8_e4m3", "fp8_e5m2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +84,12 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
 def _add_memory(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--block-size", type=positive, default=16, metavar="N", help="tokens of a page (16)")
     group.add_argument("--kv-dtype", choices=DTYPES, default="f32", help="of keys and values in memory (f32)")
+    group.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="text that scales of an 8-bit --kv-dtype are taken from (one of kgen's own)",
+    )
     size = group.add_mutually_exclusive_group()
     size.add_argument(
         "--memory",

@@ -22,7 +22,7 @@ def generate(args: argparse.Namespace, scripts: Sequence[Script], params: Sampli
     from kgen.engine import TokenEvent, converse, counted
 
     loaded = _load(args)
-    engine = _engine(args, loaded)
+    engine = _engine(args, scripts, loaded)
     chats = [_conversation(args, script, loaded, engine.model.end_tokens) for script in scripts]
     shown = _shown(args, scripts, params)
     turns: list[Turn] = []
@@ -68,15 +68,15 @@ def _load(args: argparse.Namespace) -> Loaded:
     return loaded
 
 
-def _engine(args: argparse.Namespace, loaded: Loaded) -> Engine:
+def _engine(args: argparse.Namespace, scripts: Sequence[Script], loaded: Loaded) -> Engine:
     from kgen import api
+    from kgen.commands.generate_kv import kept_dtype, scales_of
     from kgen.engine import Engine, EngineConfig, decoder
     from kgen.integrations.decoder import TransformersModel
     from kgen.runtime import SchedulerConfig, num_blocks_for
-    from kgen.testing.memory import DTYPES
 
     model, tokenizer = TransformersModel(loaded.model), cast(Any, loaded.tokenizer)
-    kept = dataclasses.replace(model.kv, dtype=DTYPES[args.kv_dtype])
+    kept = dataclasses.replace(model.kv, dtype=kept_dtype(args.kv_dtype, model.device))
     config = EngineConfig(
         api.check().layout("bshd"),
         args.blocks or num_blocks_for(kept, args.block_size, args.memory, 0, 1.0),
@@ -89,6 +89,7 @@ def _engine(args: argparse.Namespace, loaded: Loaded) -> Engine:
             max_sequences=min(64, args.chunk),
             preemption="swap" if args.host_blocks else "recompute",
         ),
+        scales=scales_of(args, scripts, model, tokenizer, kept.dtype),
     )
     return Engine(model, config, decode=decoder(tokenizer))
 

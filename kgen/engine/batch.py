@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kgen.engine.kernels import Kernels
+from kgen.engine.memory import Memory
 from kgen.metadata import ExtendBatch, from_arrays
 from kgen.runtime import DecodeRow, KVPool, PrefillChunk, StepPlan, padded
 
@@ -62,17 +63,19 @@ def pack(plan: StepPlan, kv: KVPool, device: torch.device) -> StepBatch:
 class StepAttention:
     """`Attend` for one step: rows go to their pages, then each attends to those of its sequence."""
 
-    def __init__(self, kv: KVPool, kernels: Kernels, batch: StepBatch) -> None:
-        self._kv, self._kernels, self._batch = kv, kernels, batch
+    def __init__(self, memory: Memory, kernels: Kernels, batch: StepBatch) -> None:
+        self._memory, self._kernels, self._batch = memory, kernels, batch
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-        kv, batch, dtype = self._kv, self._batch, self._kv.kv.dtype
+        kv, batch, scales = self._memory.kv, self._batch, self._memory.scales(layer)
+        # Kernels take 8-bit KV beside queries of any type, else both of one type.
+        dtype = q.dtype if scales else kv.kv.dtype
         pages = (kv.keys[layer], kv.values[layer])
-        self._kernels.write(k.to(dtype), v.to(dtype), *pages, batch.slots, kv.layout)
+        self._kernels.write(k.to(dtype), v.to(dtype), *pages, batch.slots, kv.layout, scales)
         found, rows = [], q.to(dtype)
         if batch.prefill is not None:
             part = rows[: batch.num_prefill_rows]
-            found.append(self._kernels.extend(part, *pages, batch.prefill, scale, kv.layout))
+            found.append(self._kernels.extend(part, *pages, batch.prefill, scale, kv.layout, scales))
         if (decodes := batch.decodes) is not None:
             part = rows[batch.num_prefill_rows :]
             k_cache, v_cache = pages
@@ -86,6 +89,7 @@ class StepAttention:
                     decodes.max_seq_len,
                     scale,
                     kv.layout,
+                    scales,
                 )
             )
         return (found[0] if len(found) == 1 else torch.cat(found)).to(q.dtype)

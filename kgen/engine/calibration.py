@@ -16,15 +16,21 @@ from kgen.engine.checks import check_model
 from kgen.engine.errors import fault
 from kgen.engine.model import Model
 from kgen.runtime import KVScales, scales_for
+from kgen.runtime.scales import ROOM
 
 
 @torch.inference_mode()
 def calibrate(
-    model: Model, texts: Sequence[Sequence[int]], dtype: torch.dtype, *, per_head: bool = True
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    dtype: torch.dtype,
+    *,
+    per_head: bool = True,
+    room: float = ROOM,
 ) -> KVScales:
-    """The scales with which the largest key and value of each KV head (or of each layer) over these token
-    ids become the largest code of `dtype`; what is larger later is cut there. Raises K802 without a token,
-    K701 for a dtype that has no scales."""
+    """The scales with which `room` times the largest key and value of each KV head (or of each layer) over
+    these token ids become the largest code of `dtype`; what is larger later is cut there. Raises K802
+    without a token, K701 for a dtype that has no scales."""
     check_model(model)
     if not any(len(text) for text in texts):
         raise fault("K802", "there is no text to calibrate with", "give it some tokens")
@@ -33,7 +39,7 @@ def calibrate(
         ids = torch.as_tensor(list(text)[: model.max_positions], dtype=torch.int64, device=model.device)
         if len(ids):
             model.forward(ids, torch.arange(len(ids), device=model.device), ids[:0], largest.attend)
-    return scales_for(largest.keys.cpu(), largest.values.cpu(), dtype, per_head=per_head)
+    return scales_for(largest.keys.cpu(), largest.values.cpu(), dtype, per_head=per_head, room=room)
 
 
 class _Largest:

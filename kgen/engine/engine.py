@@ -184,7 +184,7 @@ class Engine:
         if not plan.rows:
             return {}
         batch = pack(plan, self.memory.kv, self.model.device)
-        attend = StepAttention(self.memory.kv, self._kernels, batch)
+        attend = StepAttention(self.memory, self._kernels, batch)
         logits = self.model.forward(batch.tokens, batch.positions, batch.wanted, attend)
         return self._propose(plan, logits)
 

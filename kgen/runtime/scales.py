@@ -6,6 +6,7 @@ chosen before anything is written, from the largest magnitudes that were observe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,8 @@ from kgen.runtime.errors import fault
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 """The dtypes whose elements need a scale."""
+ROOM = 2.0
+"""How many times as large as observed a value may be before it is cut."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,25 @@ class KVScales:
 
 
 def scales_for(
-    key_amax: torch.Tensor, value_amax: torch.Tensor, dtype: torch.dtype, *, per_head: bool = True
+    key_amax: torch.Tensor,
+    value_amax: torch.Tensor,
+    dtype: torch.dtype,
+    *,
+    per_head: bool = True,
+    room: float = ROOM,
 ) -> KVScales:
-    """The scales with which the largest observed magnitudes, [num_layers, num_kv_heads], become the largest
-    code of `dtype`; 1 for what was always 0. Not `per_head`: one a layer. Raises K701."""
+    """The scales with which `room` times the largest observed magnitudes, [num_layers, num_kv_heads], become
+    the largest code of `dtype`; 1 for what was always 0. Not `per_head`: one a layer. Raises K701."""
     if dtype not in FLOAT8:
         raise fault("K701", f"{dtype} has no scales", hint="they are for 8-bit floats")
-    return KVScales(*(_scale(amax, dtype, per_head) for amax in (key_amax, value_amax)))
+    if not 0 < room < math.inf:
+        raise fault("K701", f"room is {room}, expected a finite number above 0")
+    return KVScales(*(_scale(room * amax.float(), dtype, per_head) for amax in (key_amax, value_amax)))
 
 
-def _scale(amax: torch.Tensor, dtype: torch.dtype, per_head: bool) -> torch.Tensor:
-    largest = amax.float() if per_head else amax.float().amax(1, keepdim=True)
+def _scale(largest: torch.Tensor, dtype: torch.dtype, per_head: bool) -> torch.Tensor:
+    if not per_head:
+        largest = largest.amax(1, keepdim=True)
     if not bool(torch.isfinite(largest).all()):
         raise fault("K701", "an observed magnitude is not finite", hint="observe another text")
     scale = largest / torch.finfo(dtype).max

@@ -7,6 +7,7 @@ import torch
 
 from kgen import reference
 from kgen.engine import Engine, EngineConfig, GenerateRequest, RequestResult, SamplingParams
+from kgen.quantise import dequantised
 from kgen.runtime import SchedulerConfig
 from kgen.spec.load import load_catalog
 
@@ -39,20 +40,31 @@ def tiny_llama(end_token=None, vocabulary=VOCABULARY):
 class Oracle:
     """The kernels of an engine in plain torch, computed in float64."""
 
-    def write(self, key, value, k_cache, v_cache, slots, layout):
-        written = reference.reshape_and_cache(key, value, k_cache, v_cache, slots, layout)
+    def write(self, key, value, k_cache, v_cache, slots, layout, scales):
+        written = reference.reshape_and_cache(
+            key, value, k_cache, v_cache, slots, layout, *(scales or (None, None))
+        )
         for cache, new in zip((k_cache, v_cache), written, strict=True):
             cache.copy_(new)
 
-    def extend(self, q, k_cache, v_cache, batch, scale, layout):
+    def extend(self, q, k_cache, v_cache, batch, scale, layout, scales):
+        k_cache, v_cache = _meant(k_cache, v_cache, layout, scales)
         arrays = (batch.qo_indptr, batch.kv_indptr, batch.kv_indices, batch.seq_lens)
         return reference.extend_attention(q, k_cache, v_cache, *arrays, scale, layout)[0].to(q.dtype)
 
-    def decode(self, q, k_cache, v_cache, block_table, seq_lens, max_seq_len, scale, layout):
+    def decode(self, q, k_cache, v_cache, block_table, seq_lens, max_seq_len, scale, layout, scales):
+        k_cache, v_cache = _meant(k_cache, v_cache, layout, scales)
         assert max_seq_len >= int(seq_lens.max())
         return reference.paged_attention(q, k_cache, v_cache, block_table, seq_lens, scale, layout)[0].to(
             q.dtype
         )
+
+
+def _meant(k_cache, v_cache, layout, scales):
+    """What caches stand for."""
+    if scales is None:
+        return k_cache, v_cache
+    return dequantised(k_cache, layout.k, scales[0]), dequantised(v_cache, layout.v, scales[1])
 
 
 def make_engine(model, *, blocks=256, kernels=None, decode=None, poisoned=True, **changes):

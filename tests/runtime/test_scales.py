@@ -15,15 +15,16 @@ VALUES = torch.tensor([[2.0, 2.0, 2.0], [0.0, 0.0, 0.0]])
     [(torch.float8_e4m3fn, 448), (torch.float8_e5m2, 57344), (torch.float8_e4m3fnuz, 240)],
 )
 def test_the_largest_magnitude_becomes_the_largest_code(dtype, most):
-    scales = scales_for(KEYS, VALUES, dtype)
+    scales = scales_for(KEYS, VALUES, dtype, room=1.0)
     assert torch.allclose(scales.keys * most, torch.where(KEYS > 0, KEYS, most))
-    whole = scales_for(KEYS, VALUES, dtype, per_head=False)
+    whole = scales_for(KEYS, VALUES, dtype, per_head=False, room=1.0)
     assert whole.keys.shape == whole.values.shape == (2, 1)
     assert torch.allclose(whole.keys * most, torch.tensor([[448.0], [14.0]]))
     assert whole.values[1].item() == 1.0  # what was always 0
     assert scales.layer(1)[0].equal(scales.keys[1]) and whole.layer(0)[1].equal(whole.values[0])
     scales.check(2, 3)
     whole.check(2, 3)
+    assert scales_for(KEYS, VALUES, dtype).keys[0, 0] == 2 * scales.keys[0, 0]  # as large again is held
 
 
 def test_every_8_bit_float_has_scales_and_nothing_else():
@@ -31,6 +32,8 @@ def test_every_8_bit_float_has_scales_and_nothing_else():
         assert dtype.itemsize == 1 and scales_for(KEYS, VALUES, dtype).keys.min() > 0
     with refused("K701", "torch.bfloat16 has no scales"):
         scales_for(KEYS, VALUES, torch.bfloat16)
+    with refused("K701", "room is 0.0"):
+        scales_for(KEYS, VALUES, FLOAT8[0], room=0.0)
     with refused("K701", "not finite"):
         scales_for(KEYS, VALUES / 0, FLOAT8[0])
 
