@@ -150,9 +150,9 @@ constexpr int kSumsCount = kWaves * kMergeRows * kHeadDim;
 constexpr int kStatesCount = kWaves * kMergeRows * 2;
 constexpr int kStatesAt = kMergeAt + kSumsCount * 4;
 constexpr int kNotesAt = kStatesAt + kStatesCount * 4;  // of a block's share
-constexpr int kNotesCount = 8;
+constexpr int kNotesCount = 12;
 constexpr int kLdsBytes = kNotesAt + kNotesCount * 4;
-static_assert(kLdsBytes == 8352, "what was planned");
+static_assert(kLdsBytes == 8368, "what was planned");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
   return {a.out,
@@ -287,9 +287,9 @@ struct Tile {
   }
 };
 
-// LDS keeps what is needed when a row ends: word 0 says how many came before this worker; then the pieces of the row
-// that its share begins in and of the one it ends in; then where it ends.
-constexpr int kBeginAt = 1, kEndAt = 3, kLastAt = 5;
+// LDS keeps what is needed when the share is done: the pieces of the row that it begins in and of the one it ends in;
+// where it ends; whether this block is the last to bring its piece of the first row, and of the last.
+constexpr int kBeginAt = 0, kEndAt = 2, kLastAt = 4, kArrivalAt = 7;
 
 // Where this worker's share begins. What there is to know of it is noted for after the next block_sync.
 KGEN_DEVICE Tile share_of(const Args& a, const kgen::LdsArray<int>& notes) {
@@ -378,53 +378,85 @@ KGEN_DEVICE void merge_parts(const Args& a, int rows, int count, const Slot& slo
   }
 }
 
-// Counts a block that has written its part. True in the last of `count`, which sees the parts of all; the count
-// starts again from 0.
-KGEN_DEVICE bool last_of(const Args& a, const kgen::LdsArray<int>& notes, int worker, int round, int count) {
-  const Global<int> arrivals = arrivals_of(a);
-  const int64_t at = worker * a.arrivals_stride_worker + round;
-  kgen::device_release();
-  kgen::block_sync();
-  if (kgen::thread_id() == 0) {
-    const int before = arrivals.fetch_add(at, 1);
-    if (before == count - 1) arrivals.store(at, 0);
-    notes.store(0, before);
+// How the pieces of a row come together: in one round or, where they are many, in two: first those of neighbours, up to
+// `span` of them. What is added to what depends on their number alone.
+struct Joint {
+  kgen::Pieces pieces;
+  int span, begin, size;  // this worker's neighbours: their first piece, and how many they are
+
+  KGEN_DEVICE int size_of(int from) const { return pieces.count - from < span ? pieces.count - from : span; }
+  KGEN_DEVICE int spans() const { return (pieces.count + span - 1) / span; }
+  KGEN_DEVICE bool first_round() const { return size > 1; }
+};
+
+KGEN_DEVICE Joint joint_of(const kgen::LdsArray<int>& notes, int at) {
+  Joint joint = {{kgen::uniform(notes.load(at)), kgen::uniform(notes.load(at + 1))}, 1, 0, 1};
+  if (joint.pieces.count > 8) {
+    while (joint.span * joint.span < joint.pieces.count) ++joint.span;
   }
-  kgen::block_sync();
-  const int before = kgen::uniform(notes.load(0));
-  kgen::device_acquire();
-  return before == count - 1;
+  joint.begin = (kgen::block_x() - joint.pieces.first) / joint.span * joint.span;
+  joint.size = joint.size_of(joint.begin);
+  return joint;
 }
 
-// Brings the pieces of a pass of rows together once all are there, whoever comes last: in one round or, where they
-// are many, in two: first those of neighbours. What is added to what depends on their number alone.
-KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, bool goes_on) {
-  const int at = goes_on ? kBeginAt : kEndAt;
-  const kgen::Pieces pieces = {kgen::uniform(notes.load(at)), kgen::uniform(notes.load(at + 1))};
-  const int piece = kgen::block_x() - pieces.first;
-  int span = 1;  // neighbours
-  if (pieces.count > 8) {
-    while (span * span < pieces.count) ++span;
-  }
-  const auto size_of = [&](int from) { return pieces.count - from < span ? pieces.count - from : span; };
-  const int begin = piece / span * span;
-  const int size = size_of(begin);
-  if (size > 1) {
-    if (!last_of(a, notes, pieces.first + begin, 0, size)) return;
+// Counts a block that has written its part: whether it is the last. The count then starts again from 0. One thread.
+KGEN_DEVICE int arrive(const Args& a, const Joint& joint, bool first_round) {
+  const Global<int> arrivals = arrivals_of(a);
+  const int worker = joint.pieces.first + (first_round ? joint.begin : 0);
+  const int count = first_round ? joint.size : joint.spans();
+  const int64_t at = worker * a.arrivals_stride_worker + (first_round ? 0 : 1);
+  const bool last = arrivals.fetch_add(at, 1) == count - 1;
+  if (last) arrivals.store(at, 0);
+  return last ? 1 : 0;
+}
+
+// The last to bring its piece of a pass of rows brings together what is there.
+KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, const Joint& joint) {
+  const kgen::Pieces& pieces = joint.pieces;
+  if (joint.first_round()) {
     merge_parts(
-        a, pass.rows, size, [&](int i) { return slot_of(pieces, begin + i); },
+        a, pass.rows, joint.size, [&](int i) { return slot_of(pieces, joint.begin + i); },
         [&](int row, int dim, const RowState& state, const Vec<float, kShare>& sums) {
-          write_piece(a, merged_slot(pieces, begin), row, dim, state, sums);
+          write_piece(a, merged_slot(pieces, joint.begin), row, dim, state, sums);
         });
+    kgen::device_release();
+    kgen::block_sync();
+    if (kgen::thread_id() == 0) notes.store(kArrivalAt, arrive(a, joint, false));
+    kgen::block_sync();
+    kgen::device_acquire();
+    if (kgen::uniform(notes.load(kArrivalAt)) == 0) return;
   }
-  const int spans = (pieces.count + span - 1) / span;
-  if (!last_of(a, notes, pieces.first, 1, spans)) return;
   merge_parts(
-      a, pass.rows, spans,
-      [&](int i) { return size_of(i * span) > 1 ? merged_slot(pieces, i * span) : slot_of(pieces, i * span); },
+      a, pass.rows, joint.spans(),
+      [&](int i) {
+        const int from = i * joint.span;
+        return joint.size_of(from) > 1 ? merged_slot(pieces, from) : slot_of(pieces, from);
+      },
       [&](int row, int dim, const RowState& state, const Vec<float, kShare>& sums) {
         write_row(a, seq, pass.first_head + row, dim, state, sums);
       });
+}
+
+// When a share is done: says so of the row it began in and of the one it ended in, where others have pieces of these.
+KGEN_DEVICE void settle_share(const Args& a, const kgen::LdsArray<int>& notes, const Tile& begin, const Tile& end) {
+  const bool goes_on = begin.tile > 0;
+  const bool cut = end.tile > 0 && !(goes_on && begin.head == end.head && begin.seq == end.seq);
+  if (!goes_on && !cut) return;
+  const Joint first = goes_on ? joint_of(notes, kBeginAt) : Joint{};
+  const Joint last = cut ? joint_of(notes, kEndAt) : Joint{};
+  kgen::device_release();
+  kgen::block_sync();
+  if (goes_on && kgen::thread_id() == 0) notes.store(kArrivalAt, arrive(a, first, first.first_round()));
+  if (cut && kgen::thread_id() == kgen::kWave) notes.store(kArrivalAt + 1, arrive(a, last, last.first_round()));
+  kgen::block_sync();
+  kgen::device_acquire();
+  const bool join_last = cut && kgen::uniform(notes.load(kArrivalAt + 1)) != 0;
+  if (goes_on && kgen::uniform(notes.load(kArrivalAt)) != 0) {
+    join(a, notes, begin.seq, pass_of(a, begin.head), first);
+  }
+  if (!join_last) return;
+  kgen::block_sync();
+  join(a, notes, end.seq, pass_of(a, end.head), last);
 }
 
 // The rows of a pass over tiles from_tile to to_tile of a sequence: all of it or, where there is a slot, a piece
@@ -743,18 +775,19 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
 KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_even(const Args a) {
   KGEN_LDS(lds, kLdsBytes);
   const auto notes = lds.array<int>(kNotesAt, kNotesCount);
-  Tile at = share_of(a, notes);
+  const Tile begin = share_of(a, notes);
+  kgen::block_sync();
+  const Tile end = noted_end(notes);
+  Tile at = begin;
   KGEN_NO_UNROLL
-  while (true) {
-    kgen::block_sync();  // the row before has left LDS
-    const Tile end = noted_end(notes);
-    if (!at.before(end)) break;
+  while (at.before(end)) {
     const bool cut = at.head == end.head && at.seq == end.seq;
     const int piece_slot = own_slot(at.tile > 0, cut);
     const Pass pass = pass_of(a, at.head);
     attend(a, lds, at.seq, pass, at.tile, cut ? end.tile : kAllTiles, piece_slot);
-    if (piece_slot >= 0) join(a, notes, at.seq, pass, at.tile > 0);
+    kgen::block_sync();  // the row has left LDS
     at = {at.head, at.seq + 1, 0};
     if (at.seq == a.num_seqs) at = {at.head + 1, 0, 0};
   }
+  if (begin.before(end)) settle_share(a, notes, begin, end);
 }
