@@ -155,7 +155,7 @@ def test_explain_call_shows_how_each_free_parameter_was_chosen(capsys):
     assert found["params"]["reuse_kv_times"] == 4
     assert found["params"]["partition_size"] == 512
     choices = {choice["param"]: choice for choice in found["choices"]}
-    assert choices["partition_size"]["source"] == "policy vllm"
+    assert choices["partition_size"]["source"] == "policy auto"
     assert choices["reuse_kv_times"]["want"] == 4
     assert "specs/ops/paged_attention.yaml:" in choices["reuse_kv_times"]["where"]
     assert found["facts"]["group"] == 4

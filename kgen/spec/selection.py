@@ -10,7 +10,7 @@ from kgen.spec.check import check_expr
 from kgen.spec.model import Param, SelectSpec
 from kgen.spec.reader import Fields, check_name, expression
 from kgen.spec.scope import OPEN, Scope
-from kgen.syntax.ast import Bool, Expr
+from kgen.syntax.ast import Bool, Expr, substitute
 from kgen.syntax.yaml import Entry
 
 PICKS = ("at_least", "nearest", "exact")
@@ -48,7 +48,7 @@ def read_select(
             fields.where("env"),
             "use upper case",
         )
-    policies, default = _policies(fields)
+    policies, default = _policies(fields, scope)
     want = policies.get(default) if policies else fields.expr("want")
     for expr in policies.values() if policies else [want]:
         if expr is not None:
@@ -59,7 +59,8 @@ def read_select(
     return SelectSpec(name, want, pick, entry.key.span, default, policies or None, env)
 
 
-def _policies(fields: Fields) -> tuple[dict[str, Expr], str]:
+def _policies(fields: Fields, scope: Scope) -> tuple[dict[str, Expr], str]:
+    """The alternatives. One may name those before it, where the name means nothing else."""
     found = fields.found
     if ("want" in fields) == ("policies" in fields) and fields.ok:
         found.add("K202", "a selection rule needs either 'want' or 'policies'", fields.span)
@@ -69,7 +70,8 @@ def _policies(fields: Fields) -> tuple[dict[str, Expr], str]:
         check_name(entry.key, "a policy", found)
         expr = expression(entry.value, found)
         if expr is not None:
-            policies[entry.key.text] = expr
+            before = {name: each for name, each in policies.items() if name not in scope}
+            policies[entry.key.text] = substitute(expr, before)
     default = fields.text("default")
     if "policies" in fields and "default" not in fields:
         found.add("K202", "'policies' need the key 'default'", fields.where("policies"))

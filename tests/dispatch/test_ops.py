@@ -293,7 +293,7 @@ def test_the_split_policy_follows_the_group(group, partition_size):
     ("max_seq_len", "num_seqs", "split"),
     [(512, 1, False), (513, 1, True), (8192, 16, True), (8192, 17, False), (8193, 17, True)],
 )
-def test_the_default_policy_is_vllms(max_seq_len, num_seqs, split):
+def test_the_default_policy_of_a_cpu_is_vllms(max_seq_len, num_seqs, split):
     sizes = {"num_seqs": num_seqs, "num_heads": 32, "num_kv_heads": 8, "head_dim": HEAD_DIM}
     call = {**sizes, "block_size": BLOCK, "dtype": "f32", "layout": "bshd", "max_seq_len": max_seq_len}
     assert (ops.workspace_size("paged_attention", **call) > 0) is split

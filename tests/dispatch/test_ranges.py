@@ -106,7 +106,7 @@ def test_a_default_that_asks_for_a_scalar_pins_it():
     assert ranges_of({"scale": lambda names: names["limit"] / 2}, scale=0.5)["limit"] == (513, 1024)
 
 
-def decode_ranges(max_seq_len, num_seqs, policy_name=None):
+def decode_ranges(max_seq_len, num_seqs, policy_name):
     """The ranges of max_seq_len in decode with 8 heads of queries and 2 of keys."""
     policy = ops.dispatcher().policy("paged_attention")
     sizes = {"num_seqs": num_seqs, "num_heads": 8, "num_kv_heads": 2, "num_blocks": 9, "max_pages": 9}
@@ -131,7 +131,7 @@ def decode_ranges(max_seq_len, num_seqs, policy_name=None):
     ],
 )
 def test_the_ranges_of_decode(length, num_seqs, where):
-    assert decode_ranges(length, num_seqs) == where
+    assert decode_ranges(length, num_seqs, "vllm") == where
 
 
 @pytest.mark.parametrize(

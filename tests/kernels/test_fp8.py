@@ -38,7 +38,8 @@ float dot(const Q* q, Row<T, W> keys) {
   Vec sums{};
   for (int i = 0; i < kWhole; i += kBlock) D::accumulate(sums, D::query(row, i), D::load(keys, i));
   if constexpr (kWhole < 24) {
-    D::accumulate(sums, D::template query<24 - kWhole>(row, kWhole), D::template load<24 - kWhole>(keys, kWhole));
+    constexpr int kRest = 24 - kWhole;
+    D::accumulate(sums, D::template query<kRest>(row, kWhole), D::template load<kRest>(keys, kWhole));
   }
   return reduce(sums, sums, sums, sums, Add{})[0];
 }

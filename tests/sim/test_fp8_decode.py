@@ -1,4 +1,4 @@
-"""8-bit KV in decode beyond the spec's cases: NaN among the codes, scales by head, the reach of numbers."""
+"""8-bit KV in decode beyond the spec's cases: NaN codes, scales by head, and the reach of numbers."""
 
 import math
 

@@ -170,13 +170,13 @@ def test_a_call_takes_what_the_table_says(classes, out, monkeypatch, caplog, emp
 
     assert choose() == (1024, "tuning table", f"{file}:16:5")
     assert choose(max_seq_len=8191)[:2] == (1024, "tuning table")
-    assert choose(max_seq_len=8192)[:2] == (512, "policy vllm")
-    assert choose(num_seqs=2)[:2] == (512, "policy vllm")
-    assert choose(num_heads=16)[:2] == (512, "policy vllm")
+    assert choose(max_seq_len=8192)[:2] == (512, "policy auto")
+    assert choose(num_seqs=2)[:2] == (512, "policy auto")
+    assert choose(num_heads=16)[:2] == (512, "policy auto")
     assert choose(policy="single_pass")[:2] == (0, "policy single_pass")
     assert choose(partition_size=256)[:2] == (256, "argument")
     monkeypatch.setattr(api, "compiler_version", lambda target: "cxx: another 1.0")
-    assert choose()[:2] == (512, "policy vllm")
+    assert choose()[:2] == (512, "policy auto")
     (told,) = [record.message for record in caplog.records if "passed over" in record.message]
     assert told.startswith(f"{file} is passed over: it is of kernels by {table(file).compiler};")
     assert told.endswith("the compiler here is cxx: another 1.0")
@@ -188,7 +188,7 @@ def test_a_value_that_is_never_generated_is_passed_over(classes, out, monkeypatc
     file.write_text(file.read_text().replace("partition_size: 1024", "partition_size: 1000"))
     sizes = {**classes[0].exact, "num_seqs": 1, "max_seq_len": 5000, "arch": "cpu_generic"}
     found = Dispatcher(api.compiler()).explain("paged_attention", sizes)
-    assert (found.params["partition_size"], found.choices[1].source) == (512, "policy vllm")
+    assert (found.params["partition_size"], found.choices[1].source) == (512, "policy auto")
     assert "is passed over: no kernel has reuse_kv_times 1, partition_size 1000" in caplog.text
 
 

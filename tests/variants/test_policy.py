@@ -135,8 +135,9 @@ def test_partition_policy(catalog, group, seqs, length, want):
     policy = compile_policy(catalog.ops["paged_attention"])
     rule = next(r for r in policy.select if r.param == "partition_size")
     facts = {"group": group, "num_seqs": seqs, "num_heads": 2 * group, "max_seq_len": length}
-    assert evaluate(rule.want, facts) == evaluate(rule.policies["vllm"], facts) == want
-    assert (rule.default, rule.env, rule.pick) == ("vllm", "PA_PARTITION_SIZE", "exact")
+    assert evaluate(rule.policies["vllm"], facts) == want
+    assert evaluate(rule.want, {**facts, "target.compute_units": 0}) == want
+    assert (rule.default, rule.env, rule.pick) == ("auto", "PA_PARTITION_SIZE", "exact")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +156,12 @@ def test_partition_policy(catalog, group, seqs, length, want):
 )
 def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads, length, want):
     policy = compile_policy(catalog.ops["paged_attention"])
-    code = next(r for r in policy.select if r.param == "partition_size").policies["balanced"]
+    rule = next(r for r in policy.select if r.param == "partition_size")
     facts = {"num_seqs": seqs, "num_kv_heads": heads, "passes": 1, "max_seq_len": length}
-    assert evaluate(code, {**facts, "target.compute_units": units}) == want
+    facts["target.compute_units"] = units
+    assert evaluate(rule.policies["balanced"], facts) == want
+    if units:
+        assert evaluate(rule.want, facts) == want
 
 
 def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):
