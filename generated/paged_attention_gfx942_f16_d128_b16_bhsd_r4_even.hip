@@ -79,7 +79,7 @@ constexpr int kValueVector = 8;  // and of values
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
 constexpr int kQueries = 16;
 constexpr int kTile = 16;
-[[maybe_unused]] constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
+constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
 [[maybe_unused]] constexpr int kBlockTokens = kWaves * kTile;
 constexpr int kScoreTiles = 1;     // accumulators of scores in a tile
 constexpr int kScores = 4;         // scores a lane has of each
@@ -145,10 +145,9 @@ constexpr int kShares = kHeadDim / kShare;
 
 // LDS: where the waves meet, kMergeRows rows at a time.
 constexpr int kMergeRows = 4;
-constexpr int kMergeAt = 0;
 constexpr int kSumsCount = kWaves * kMergeRows * kHeadDim;
 constexpr int kStatesCount = kWaves * kMergeRows * 2;
-constexpr int kStatesAt = kMergeAt + kSumsCount * 4;
+constexpr int kStatesAt = kSumsCount * 4;
 constexpr int kNotesAt = kStatesAt + kStatesCount * 4;  // of a block's share
 constexpr int kNotesCount = 12;
 constexpr int kLdsBytes = kNotesAt + kNotesCount * 4;
@@ -705,7 +704,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   }
 
   // The waves meet in LDS.
-  const auto wave_sums = lds.array<float>(kMergeAt, kSumsCount);
+  const auto wave_sums = lds.array<float>(0, kSumsCount);
   const auto wave_states = lds.array<float>(kStatesAt, kStatesCount);
   KGEN_UNROLL
   for (int from = 0; from < kRows; from += kMergeRows) {

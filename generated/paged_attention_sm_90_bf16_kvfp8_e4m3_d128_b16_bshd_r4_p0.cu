@@ -80,7 +80,7 @@ constexpr float kLargestQuery = 32768.0f;  // queries are moved below this
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
 constexpr int kQueries = 16;
 constexpr int kTile = 32;
-[[maybe_unused]] constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
+constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
 [[maybe_unused]] constexpr int kBlockTokens = kWaves * kTile;
 constexpr int kScoreTiles = 4;     // accumulators of scores in a tile
 constexpr int kScores = 4;         // scores a lane has of each
@@ -146,10 +146,9 @@ constexpr int kShares = kHeadDim / kShare;
 
 // LDS: where the waves meet, kMergeRows rows at a time.
 constexpr int kMergeRows = 4;
-constexpr int kMergeAt = 0;
 constexpr int kSumsCount = kWaves * kMergeRows * kHeadDim;
 constexpr int kStatesCount = kWaves * kMergeRows * 2;
-constexpr int kStatesAt = kMergeAt + kSumsCount * 4;
+constexpr int kStatesAt = kSumsCount * 4;
 constexpr int kLdsBytes = kStatesAt + kStatesCount * 4;
 static_assert(kLdsBytes == 8320, "what was planned");
 
@@ -525,7 +524,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   }
 
   // The waves meet in LDS.
-  const auto wave_sums = lds.array<float>(kMergeAt, kSumsCount);
+  const auto wave_sums = lds.array<float>(0, kSumsCount);
   const auto wave_states = lds.array<float>(kStatesAt, kStatesCount);
   KGEN_UNROLL
   for (int from = 0; from < kRows; from += kMergeRows) {

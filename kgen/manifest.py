@@ -80,8 +80,8 @@ class ArgumentRule:
     `float`. dtype: a dtype name, or the name of the parameter that holds it. access: read,
     write or update. `workspace`: dispatch allocates it when the variant needs it (`when`); `zeroed`: it is
     all zeros before the first call, and every call leaves it so. Where it is no workspace and has a `when`, a
-    call gives it where that holds and nowhere else, `because` of the reason. `broadcast`: one element may stand
-    for all along an axis, by a stride of 0.
+    call gives it where that holds and nowhere else, `because` of the reason. `broadcast`: one element may
+    stand for all along an axis, by a stride of 0.
     """
 
     name: str

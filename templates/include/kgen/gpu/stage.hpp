@@ -9,11 +9,6 @@
 //   stage.skip(i)                                  vector i is none
 //   stage.land(to)                                 all of them are in the shared array, for other threads too
 //                                                  once the block has met
-//   copy_ahead(to, at, memory, from, used)         16 bytes of a memory into the array, zeros where not used:
-//   under way
-//                                                  until this lane waits for them
-//   copies_close()                                 ends a group of what this lane has asked for so
-//   copies_wait<N>()                               until all its groups but the last N have come
 //   Array<T>{memory, first}                        array[i] is element first + i of the memory
 #pragma once
 
@@ -80,32 +75,6 @@ class Rows {
   LdsArray<int64_t> words_;
   Global<T> cache_, fresh_;
 };
-#endif
-
-#if defined(__CUDACC__)
-template <typename T>
-KGEN_DEVICE void copy_ahead(const LdsArray<T>& to, int at, const Global<T>& memory, int64_t from, bool used) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address(at)),
-               "l"(memory.address(from)), "r"(used ? 16 : 0)
-               : "memory");
-}
-KGEN_DEVICE void copies_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N>
-KGEN_DEVICE void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-#else
-template <typename T>
-KGEN_DEVICE void copy_ahead(const LdsArray<T>& to, int at, const Global<T>& memory, int64_t from, bool used,
-                            Where where = here()) {
-  constexpr int kCount = 16 / static_cast<int>(sizeof(T));
-  auto values = splat<T, kCount>(T{});
-  if (used) values = memory.template load<kCount>(from, where);
-  to.template store<kCount>(at, values, where);
-}
-KGEN_DEVICE void copies_close() {}
-template <int N>
-KGEN_DEVICE void copies_wait() {}
 #endif
 
 #if defined(__CUDACC__)

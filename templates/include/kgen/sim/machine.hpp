@@ -136,7 +136,7 @@ class Machine {
  private:
   static constexpr size_t kStackBytes = 256 * 1024;
   static constexpr size_t kGuardBytes = 4096;
-  static constexpr int kLandings = 32;
+  static constexpr int kLandings = 8;
 
   static void thread_main();
 
