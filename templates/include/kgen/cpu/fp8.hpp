@@ -210,36 +210,4 @@ struct Block<fp8_e4m3> : Fp8Block<fp8_e4m3> {};
 template <>
 struct Block<fp8_e5m2> : Fp8Block<fp8_e5m2> {};
 
-#if defined(KGEN_DOTS_OF_BF16)
-#if !defined(KGEN_CODE_TABLES)
-template <class T>
-KGEN_INLINE Words bf16_words(Codes codes) {
-  uint32_t words[kLanes];
-  for (int i = 0; i < kLanes; ++i) {
-    const uint32_t even = codes[2 * i], odd = codes[2 * i + 1];
-    words[i] =
-        bf16_of<T>(even & 0x7f) | (even & 0x80) << 8 | bf16_of<T>(odd & 0x7f) << 16 | (odd & 0x80) << 24;
-  }
-  Words all;
-  std::memcpy(&all, words, sizeof all);
-  return all;
-}
-#endif
-
-/// Queries of bf16 with 8-bit keys: these become bf16 on the way.
-template <class KV>
-struct Fp8Dot : Bf16Dot {
-  template <int N = kBlock, int W>
-  KGEN_INLINE static Operand load(Row<KV, W> row, int first) {
-    return bf16_words<KV>(load_codes<N>(row, first));
-  }
-};
-
-template <>
-struct Dot<bf16, fp8_e4m3> : Fp8Dot<fp8_e4m3> {};
-
-template <>
-struct Dot<bf16, fp8_e5m2> : Fp8Dot<fp8_e5m2> {};
-#endif
-
 }  // namespace kgen
