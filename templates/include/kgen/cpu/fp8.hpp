@@ -127,6 +127,16 @@ KGEN_INLINE Words bf16_words(Codes codes) {
   asm("vpermi2b %2, %1, %0%{%3%}" : "+v"(words) : "v"(tables[0]), "v"(tables[1]), "Yk"(~odd));
   return words | (reinterpret_cast<Words>(twice) & 0x80008000u);
 }
+#elif defined(KGEN_DOTS_OF_BF16)
+template <class T>
+KGEN_INLINE Words bf16_words(Codes codes) {
+  Words words{};
+  for (int i = 0; i < kBlock; ++i) {
+    const uint32_t bits = bf16_of<T>(codes[i] & 0x7fu) | (codes[i] & 0x80u) << 8;
+    words[i / 2] |= bits << i % 2 * 16;
+  }
+  return words;
+}
 #endif
 
 /// 8-bit floats of a block. They are never stored from registers: `quantise` makes codes.
