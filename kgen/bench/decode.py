@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from kgen.bench import kv
 from kgen.bench.contenders import PAGE_LOOPS, chosen_peers, contenders, timed
 from kgen.bench.decode_call import Decode
 from kgen.bench.device import find_device, insisted
@@ -35,6 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
     "context": 4096,
     "block_size": (16, 64),
     "dtype": ("bf16", "f32"),
+    "kv_dtype": (None,),
     "layout": ("bhsd",),
     "device": None,
     "arch": None,
@@ -47,8 +49,8 @@ DEFAULTS: Mapping[str, Any] = {
     "seed": 0,
     "peers": None,
 }
-"""Options and what they are when not given; block_size, dtype, layout and policy take several
-values."""
+"""Options and what they are when not given; block_size, layout, policy and both dtypes take several values.
+A kv_dtype of None is that of the queries."""
 FORCED = ("reuse_kv_times", "partition_size", "policy")
 """What a call insists on where an option says so."""
 
@@ -81,6 +83,7 @@ class Row:
             "shape": self.shape.json(),
             "seconds": self.seconds.median,
             "gbps": self.gbps(self.seconds.median),
+            "tokens_per_second": self.tokens_per_second,
             "ceiling_gbps": self.gbps(self.ceiling_seconds),
             "of_ceiling": self.of_ceiling.median,
             "stream_gbps": self.gbps(self.stream_seconds),
@@ -101,6 +104,11 @@ class Row:
             },
         }
 
+    @property
+    def tokens_per_second(self) -> float:
+        """Each call gives every sequence one."""
+        return self.shape.batch / self.seconds.median
+
     def gbps(self, seconds: float) -> float:
         return self.shape.kv_bytes / seconds / 1e9
 
@@ -116,9 +124,10 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
     threads = (options["threads"] or torch.get_num_threads()) if device == "cpu" else 0
     chosen_peers(options["peers"], device)
     rows = []
-    for dtype, layout, block_size, policy in itertools.product(
-        *(_several(options[name]) for name in ("dtype", "layout", "block_size", "policy"))
+    for dtype, kv_dtype, layout, block_size, policy in itertools.product(
+        *(_several(options[name]) for name in ("dtype", "kv_dtype", "layout", "block_size", "policy"))
     ):
+        kv.check_dtypes(dtype, kv_dtype or dtype)
         names = ("batch", "heads", "kv_heads", "head_dim", "context", "seed")
         sizes: Mapping[str, Any] = {name: int(options[name]) for name in names}
         shape = Shape(
@@ -126,11 +135,12 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
             block_size=int(block_size),
             layout=layout,
             dtype=dtype,
+            kv_dtype=kv_dtype or "",
             threads=threads,
             device=device,
             ragged=bool(options["ragged"]),
         )
-        progress(f"{dtype} {layout} block_size {block_size}{f' policy {policy}' if policy else ''}")
+        progress(f"{shape.dtypes} {layout} block_size {block_size}{f' policy {policy}' if policy else ''}")
         with using_threads(threads or torch.get_num_threads()):
             rows.append(measure(shape, {**options, "policy": policy}, progress))
     return rows

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kgen import ops
 from kgen.bench.pool import Pool
-from kgen.bench.proof import calls, launched, narrow_on_gpu, prove_row
+from kgen.bench.proof import calls, launched, narrow_weights, prove_row
 from kgen.manifest import Scalar
 
 ROWS = 8
@@ -39,6 +39,8 @@ class Decode:
             softmax_scale=self.scale,
             max_seq_len=self.longest,
             layout=pool.layout.name,
+            k_scale=pool.scale,
+            v_scale=pool.scale,
             out=self.out,
             arch=self.arch,
             **self.forced,
@@ -66,9 +68,8 @@ class Decode:
         """Compare what `out` holds with the oracle's rows for a table. Raises KgenError (K581)."""
         for row in _sample(self.pool.shape.batch, number):
             k, v = self.pool.row(number, row)
-            prove_row(
-                name, row, self.out[row], self.pool.q[row], k, v, self.scale, narrow=narrow_on_gpu(self.out)
-            )
+            narrow = narrow_weights(self.out, self.pool.scale is not None)
+            prove_row(name, row, self.out[row], self.pool.q[row], k, v, self.scale, narrow=narrow)
 
 
 def _sample(batch: int, number: int) -> list[int]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from kgen import ops
+from kgen.bench import kv
 from kgen.bench.decode import Progress, using_threads
 from kgen.bench.device import Numbered, event_clock, find_device, insisted, recorded
 from kgen.bench.extend_peers import PEERS
@@ -25,6 +26,7 @@ from kgen.bench.pool import Pool, Shape, draw_pool
 from kgen.bench.proof import calls, launched, prove_row
 from kgen.metadata import from_block_table
 from kgen.spec.load import load_catalog
+from kgen.testing.memory import DTYPES
 
 DEFAULTS: Mapping[str, Any] = {
     "batch": 1,
@@ -35,13 +37,15 @@ DEFAULTS: Mapping[str, Any] = {
     "extend": 512,
     "block_size": (16,),
     "dtype": ("bf16", "f32"),
+    "kv_dtype": (None,),
     "layout": ("bshd",),
     "threads": None,
     "rounds": 10,
     "device": None,
     "arch": None,
 }
-"""Options and what they are when not given; block_size, dtype and layout take several values."""
+"""Options and what they are when not given; block_size, layout and both dtypes take several values.
+A kv_dtype of None is that of the queries."""
 
 MATMUL_SIZE = {"cpu": 2048, "cuda": 8192}
 ROWS = 8
@@ -67,6 +71,12 @@ class ExtendShape:
     dtype: str
     threads: int
     device: str
+    kv_dtype: str = ""
+
+    @property
+    def dtypes(self) -> str:
+        """Those of queries and caches, as a report names them."""
+        return kv.label(self.dtype, self.kv_dtype)
 
     @property
     def context(self) -> int:
@@ -125,14 +135,21 @@ def run(args: Mapping[str, Any], progress: Progress = lambda line: None) -> list
     threads = (options["threads"] or torch.get_num_threads()) if device == "cpu" else 0
     names = ("batch", "heads", "kv_heads", "head_dim", "prefix", "extend")
     rows = []
-    for dtype, layout, block_size in itertools.product(
-        *(_several(options[name]) for name in ("dtype", "layout", "block_size"))
+    for dtype, kv_dtype, layout, block_size in itertools.product(
+        *(_several(options[name]) for name in ("dtype", "kv_dtype", "layout", "block_size"))
     ):
+        kv.check_dtypes(dtype, kv_dtype or dtype)
         sizes: Mapping[str, Any] = {name: int(options[name]) for name in names}
         shape = ExtendShape(
-            **sizes, block_size=int(block_size), layout=layout, dtype=dtype, threads=threads, device=device
+            **sizes,
+            block_size=int(block_size),
+            layout=layout,
+            dtype=dtype,
+            kv_dtype=kv_dtype or "",
+            threads=threads,
+            device=device,
         )
-        progress(f"{dtype} {layout} block_size {block_size}")
+        progress(f"{shape.dtypes} {layout} block_size {block_size}")
         with using_threads(threads or torch.get_num_threads()):
             rows.append(measure(shape, options, progress))
     return rows
@@ -148,7 +165,7 @@ class Extend:
         rows = (shape.batch * shape.extend, shape.heads, shape.head_dim)
         generator = torch.Generator(shape.device).manual_seed(1)
         draw = torch.randn(rows, generator=generator, device=shape.device)
-        self.q = draw.to(self.pool.k_cache.dtype)
+        self.q = draw.to(DTYPES[shape.dtype])
         self.out = torch.empty_like(self.q)
         self.batch = from_block_table(
             self.pool.tables[0],
@@ -163,7 +180,8 @@ class Extend:
     def __call__(self) -> Tensor:
         caches = (self.pool.k_cache, self.pool.v_cache)
         layout = self.pool.layout.name
-        options = {"softmax_scale": self.scale, "layout": layout, "out": self.out, "arch": self.arch}
+        options: dict[str, Any] = {"softmax_scale": self.scale, "layout": layout, "arch": self.arch}
+        options |= {"k_scale": self.pool.scale, "v_scale": self.pool.scale, "out": self.out}
         ops.extend_attention(self.q, *caches, self.batch, **options)
         return self.out
 
@@ -198,6 +216,7 @@ def _pool(shape: ExtendShape) -> Pool:
         shape.dtype,
         shape.threads,
         shape.device,
+        kv_dtype=shape.kv_dtype,
     )
     return draw_pool(wanted, load_catalog().layouts[shape.layout], cache_bytes=0)
 

@@ -48,10 +48,10 @@ def sdpa_lower_right(work: Extend) -> Call | None:
 
 
 def flashinfer(work: Extend) -> Call | None:
-    """FlashInfer's prefill over the same pages, planned beforehand; None where it is not installed or does
-    not know the layout."""
+    """FlashInfer's prefill over the same pages, planned beforehand; None where it is not installed, does not
+    know the layout, or keys are of 8 bits."""
     order = {"bshd": "NHD", "bhsd": "HND"}.get(work.pool.layout.name)
-    if order is None or not work.q.is_cuda or work.q.dtype == torch.float32:
+    if order is None or not work.q.is_cuda or work.q.dtype == torch.float32 or work.pool.scale is not None:
         return None
     try:
         package: Any = importlib.import_module("flashinfer")

@@ -33,9 +33,11 @@ def _prepare(work: Work, tensor_cores: bool) -> Call:
     workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=pool.q.device)
     plans = [_plan(package, workspace, order, work, table, tensor_cores) for table in pool.tables]
     out, caches = torch.empty_like(pool.q), (pool.k_cache, pool.v_cache)
+    scale = None if pool.scale is None else float(pool.scale)
+    scales = {} if scale is None else {"k_scale": scale, "v_scale": scale}
 
     def call(number: int) -> Tensor:
-        plans[number].run(pool.q, caches, out=out)
+        plans[number].run(pool.q, caches, out=out, **scales)
         return out
 
     return call

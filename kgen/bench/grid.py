@@ -55,6 +55,7 @@ def _params(cell: BenchCell, more: Mapping[str, Scalar]) -> Mapping[str, Scalar]
         "num_kv_heads": heads.kv_heads,
         "head_dim": heads.head_dim,
         "dtype": cell.dtype,
+        "kv_dtype": cell.kv_dtype or cell.dtype,
         "layout": cell.layout,
         "block_size": cell.block_size,
     }
@@ -159,6 +160,7 @@ def shape_of(cell: BenchCell, device: str, options: Mapping[str, Any]) -> Shape:
         block_size=cell.block_size,
         layout=cell.layout,
         dtype=cell.dtype,
+        kv_dtype=cell.kv_dtype,
         threads=(options["threads"] or torch.get_num_threads()) if device == "cpu" else 0,
         device=device,
         ragged=work.ragged,

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from kgen.bench import kv
 from kgen.bench.decode import Row
 from kgen.diagnostics import Diagnostic, KgenError
 
@@ -104,7 +105,8 @@ def name_of(shape: Mapping[str, Any]) -> str:
     """A shape that no grid has named, as JSON holds it."""
     rows = f"{shape['batch']} x {'1..' if shape['ragged'] else ''}{shape['context']}"
     heads = f"{shape['heads']}/{shape['kv_heads']}x{shape['head_dim']}"
-    return f"{rows} {heads} {shape['dtype']} {shape['layout']} p{shape['block_size']}"
+    dtypes = kv.label(shape["dtype"], shape.get("kv_dtype", ""))
+    return f"{rows} {heads} {dtypes} {shape['layout']} p{shape['block_size']}"
 
 
 def outcomes_of(rows: Sequence[Row]) -> tuple[Outcome, ...]:

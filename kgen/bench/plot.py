@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kgen import pictures
+from kgen.bench import kv
 from kgen.bench.outcome import GridReport, Outcome
 
 MARKERS = "v^<>sdphX*P"
@@ -52,7 +53,8 @@ def panels_of(outcomes: Sequence[Outcome]) -> Mapping[str, list[Outcome]]:
     for one in outcomes:
         if not one.failed:
             shape = one.row["shape"]
-            title = f"{shape['heads']}/{shape['kv_heads']} heads of {shape['head_dim']}, {shape['dtype']}"
+            dtypes = kv.label(shape["dtype"], shape.get("kv_dtype", ""))
+            title = f"{shape['heads']}/{shape['kv_heads']} heads of {shape['head_dim']}, {dtypes}"
             panels.setdefault(title, []).append(one)
     return panels
 

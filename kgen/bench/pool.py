@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from kgen import reference
+from kgen.bench import kv
 from kgen.layout import Layout, Sizes, shape
 from kgen.reference import known_order
 from kgen.testing.memory import DTYPES
@@ -32,7 +33,8 @@ UNUSED = -1
 @dataclass(frozen=True)
 class Shape:
     """A decode call: `batch` rows of `context` keys each, or where `ragged` of 1 to `context` keys, drawn
-    uniformly with `seed`; on `device` as torch names it. `threads` are those of a CPU kernel, 0 on a GPU."""
+    uniformly with `seed`; on `device` as torch names it. `threads` are those of a CPU kernel, 0 on a GPU.
+    `kv_dtype`: of keys and values, where it is not that of the queries."""
 
     batch: int
     heads: int
@@ -46,6 +48,7 @@ class Shape:
     device: str = "cpu"
     ragged: bool = False
     seed: int = 0
+    kv_dtype: str = ""
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -71,7 +74,12 @@ class Shape:
     def kv_bytes(self) -> int:
         """Bytes of the keys and values one call needs."""
         rows = 2 * sum(self.lengths) * self.kv_heads * self.head_dim
-        return rows * DTYPES[self.dtype].itemsize
+        return rows * kv.element_size(self.dtype, self.kv_dtype)
+
+    @property
+    def dtypes(self) -> str:
+        """Those of queries and caches, as a report names them."""
+        return kv.label(self.dtype, self.kv_dtype)
 
     def json(self) -> dict[str, int | str]:
         return asdict(self)
@@ -80,7 +88,8 @@ class Shape:
 @dataclass(frozen=True)
 class Pool:
     """Caches in one layout, and tables [batch, pages] over disjoint pages of them in random order; UNUSED
-    behind a row's last page. `cache_bytes`: what the tables outgrow."""
+    behind a row's last page. `cache_bytes`: what the tables outgrow. `scale`: of both caches, one element,
+    where they hold 8-bit floats."""
 
     shape: Shape
     layout: Layout
@@ -90,6 +99,7 @@ class Pool:
     seq_lens: Tensor
     q: Tensor
     cache_bytes: int
+    scale: Tensor | None = None
 
     @property
     def page_bytes(self) -> int:
@@ -121,9 +131,10 @@ class Pool:
         return cache[start : start + count]
 
     def row(self, number: int, row: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of one row of a table, each [length, kv_heads, head_dim]."""
+        """Keys and values of one row of a table, each [length, kv_heads, head_dim]: what they stand for."""
         table = self.tables[number][row]
-        return reference.gather(self.k_cache, self.v_cache, self.layout, table, self.shape.lengths[row])
+        k, v = reference.gather(self.k_cache, self.v_cache, self.layout, table, self.shape.lengths[row])
+        return kv.meant(k, self.scale), kv.meant(v, self.scale)
 
     def contiguous(self, number: int) -> tuple[Tensor, Tensor]:
         """Keys and values behind one table as [batch, kv_heads, longest, head_dim]; 0 behind a row's end."""
@@ -158,7 +169,7 @@ def last_level_cache(device: str = "cpu") -> int:
 
 def bytes_of(shape: Shape, *, gathered: bool) -> int:
     """Bytes that measuring a shape takes: its tables' pages, where `gathered` those of all rows in one piece
-    too, and a row in float64 with its absolute values."""
+    too (of the queries' dtype), and a row in float64 with its absolute values."""
     tables = tables_of(shape, last_level_cache(shape.device))
     row = 2 * shape.longest * shape.kv_heads * shape.head_dim * DTYPES[shape.dtype].itemsize
     pages = sum(shape.row_pages) * shape.block_size
@@ -173,13 +184,14 @@ def tables_of(shape: Shape, cache_bytes: int) -> int:
 
 def draw_pool(wanted: Shape, layout: Layout, cache_bytes: int | None = None, seed: int = 0) -> Pool:
     """Normal values in as many tables as it takes for a page to leave the cache before its next turn."""
-    device, dtype = wanted.device, DTYPES[wanted.dtype]
+    device, dtype = wanted.device, kv.stored(wanted.kv_dtype or wanted.dtype, wanted.device)
+    scale = kv.scale_for(dtype, device)
     held = last_level_cache(device) if cache_bytes is None else cache_bytes
     sets, count = tables_of(wanted, held), sum(wanted.row_pages)
     ids = torch.randperm(sets * count, generator=torch.Generator().manual_seed(seed)).int()
     generator = torch.Generator(device).manual_seed(seed)
     sizes = Sizes(len(ids), wanted.kv_heads, wanted.block_size, wanted.head_dim, dtype.itemsize)
-    caches = [_draw_cache(shape(known_order(layout, which), sizes), dtype, generator) for which in "kv"]
+    caches = [_draw_cache(shape(known_order(layout, w), sizes), dtype, scale, generator) for w in "kv"]
     queries = (wanted.batch, wanted.heads, wanted.head_dim)
     return Pool(
         shape=wanted,
@@ -188,16 +200,20 @@ def draw_pool(wanted: Shape, layout: Layout, cache_bytes: int | None = None, see
         v_cache=caches[1],
         tables=tuple(_table(wanted, part).to(device) for part in torch.split(ids, count)),
         seq_lens=torch.tensor(wanted.lengths, dtype=torch.int32, device=device),
-        q=torch.randn(queries, generator=generator, device=device).to(dtype),
+        q=torch.randn(queries, generator=generator, device=device).to(DTYPES[wanted.dtype]),
         cache_bytes=held,
+        scale=scale,
     )
 
 
-def _draw_cache(sizes: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+def _draw_cache(
+    sizes: Sequence[int], dtype: torch.dtype, scale: Tensor | None, generator: torch.Generator
+) -> Tensor:
     cache = torch.empty(tuple(sizes), dtype=dtype, device=generator.device)
     for start in range(0, len(cache), 1024):  # in pieces: the draws are float32
         piece = cache[start : start + 1024]
-        piece.copy_(torch.randn(piece.shape, generator=generator, device=generator.device))
+        values = torch.randn(piece.shape, generator=generator, device=generator.device)
+        piece.copy_(kv.drawn(values, scale, dtype))
     return cache
 
 

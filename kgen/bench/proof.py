@@ -52,6 +52,7 @@ def launched(before: Mapping[str, int]) -> str:
     return next(name for name, count in calls().items() if count != before.get(name, 0))
 
 
-def narrow_on_gpu(out: Tensor) -> bool:
-    """Whether decode rounds the weights of this result: the matrix forms of GPUs do."""
-    return out.is_cuda and out.dtype != torch.float32
+def narrow_weights(out: Tensor, eight_bit: bool) -> bool:
+    """Whether decode may round the weights of this result: the matrix forms of GPUs do, and with 8-bit values
+    hosts that multiply pairs of bf16."""
+    return out.dtype != torch.float32 and (out.is_cuda or (eight_bit and out.dtype == torch.bfloat16))

@@ -23,6 +23,7 @@ def decode_table(rows: Sequence[Row]) -> Table:
         "layout",
         "page",
         "kernel ms",
+        "tokens/s",
         "GB/s",
         "ceiling",
         "stream",
@@ -37,10 +38,11 @@ def decode_table(rows: Sequence[Row]) -> Table:
     for row in rows:
         share, ratio = row.of_ceiling, row.speedup
         table.add_row(
-            row.shape.dtype,
+            row.shape.dtypes,
             row.shape.layout,
             str(row.shape.block_size),
             f"{row.seconds.median * 1e3:.3f}",
+            f"{row.tokens_per_second:.0f}",
             f"{row.gbps(row.seconds.median):.1f}",
             f"{row.gbps(row.ceiling_seconds):.1f}",
             f"{row.gbps(row.stream_seconds):.1f}",
@@ -91,7 +93,7 @@ def extend_table(rows: Sequence[ExtendRow]) -> Table:
         best = min(row.peers, key=lambda name: row.peers[name].median, default="")
         share, ratio = row.of_matmul, row.speedup
         table.add_row(
-            row.shape.dtype,
+            row.shape.dtypes,
             row.shape.layout,
             str(row.shape.block_size),
             f"{row.seconds.median * 1e3:.3f}",

@@ -31,7 +31,7 @@ DETAILS = """\
 examples:
   kgen bench decode
   kgen bench decode --dtype bf16 --block-size 16 --context 4096 --threads 2 --json
-  kgen bench decode --device cuda --dtype bf16 --batch 64
+  kgen bench decode --device cuda --dtype bf16 --kv-dtype bf16 fp8_e4m3 --batch 64
   kgen bench decode --device cuda --grid full --only "head_dim == 128" --out h200.json
   kgen bench decode --from h200.json --plot h200.png
   kgen bench overhead
@@ -60,7 +60,8 @@ _ROUNDS: _Option = ("rounds", positive, "rounds of kernel, ceilings and peers in
 _DEVICE: _Option = ("device", str, "cpu, or cuda for a GPU (cpu)")
 _ARCH: _Option = ("arch", str, "insist on a target's kernels; one of a GPU's puts the tensors there (native)")
 _SEVERAL: tuple[_Option, ...] = (
-    ("dtype", str, "of queries, keys and values; several are measured one by one (bf16 f32)"),
+    ("dtype", str, "of queries and outputs; several are measured one by one (bf16 f32)"),
+    ("kv_dtype", str, "of keys and values, fp8_e4m3 or fp8_e5m2; several may be given (that of the queries)"),
     ("layout", str, "of the cache; several may be given (bhsd)"),
     ("block_size", positive, "tokens in a page; several may be given (16 64)"),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kgen.diagnostics import Collector, Source, Span, choice_hint
+from kgen.fp8 import DTYPES as FP8
 from kgen.manifest import Scalar
 from kgen.semantics import DTYPES
 from kgen.spec.catalog import Catalog
@@ -21,6 +22,7 @@ from kgen.syntax.parser import parse_expr
 from kgen.syntax.yaml import BadNode, Entry, Node, ScalarNode
 
 FLOAT_TYPES = ("f32", "f16", "bf16")
+KV_TYPES = (*FLOAT_TYPES, *FP8)
 LONGEST = 2**31 - 1
 T = TypeVar("T")
 
@@ -56,13 +58,15 @@ class BenchCell:
     dtype: str
     layout: str
     block_size: int
+    kv_dtype: str = ""  # where it is not that of the queries
 
     @property
     def name(self) -> str:
         """Workload, heads and axes in one line."""
         heads = self.heads
         sizes = f"{heads.heads}/{heads.kv_heads}x{heads.head_dim}"
-        return f"{self.workload.name} {sizes} {self.dtype} {self.layout} p{self.block_size}"
+        dtypes = f"{self.dtype} kv{self.kv_dtype}" if self.kv_dtype else self.dtype
+        return f"{self.workload.name} {sizes} {dtypes} {self.layout} p{self.block_size}"
 
     def names(self) -> Mapping[str, Scalar]:
         """What expressions over cells know of this one."""
@@ -75,6 +79,7 @@ class BenchCell:
             "kv_heads": self.heads.kv_heads,
             "head_dim": self.heads.head_dim,
             "dtype": self.dtype,
+            "kv_dtype": self.kv_dtype or self.dtype,
             "layout": self.layout,
             "block_size": self.block_size,
         }
@@ -93,11 +98,22 @@ class BenchSpec:
     layouts: tuple[str, ...]
     block_sizes: tuple[int, ...]
     means: Mapping[str, Expr]
+    kv_dtypes: tuple[str, ...] = ()  # none: those of the queries
 
     def cells(self) -> tuple[BenchCell, ...]:
         """Every cell, heads by heads and workload by workload."""
-        axes = itertools.product(self.heads, self.workloads, self.dtypes, self.layouts, self.block_sizes)
-        return tuple(BenchCell(work, heads, *rest) for heads, work, *rest in axes)  # type: ignore[arg-type]
+        axes = itertools.product(
+            self.heads,
+            self.workloads,
+            self.dtypes,
+            self.kv_dtypes or ("",),
+            self.layouts,
+            self.block_sizes,
+        )
+        return tuple(
+            BenchCell(work, heads, dtype, layout, size, kv if kv != dtype else "")
+            for heads, work, dtype, kv, layout, size in axes
+        )
 
 
 def read_bench(node: Node, catalog: Catalog, found: Collector) -> BenchSpec:
@@ -111,7 +127,12 @@ def read_bench(node: Node, catalog: Catalog, found: Collector) -> BenchSpec:
             found.add("K214", f"'{key}' is empty", top.where(key), "give at least one")
     axes = top.node("axes")
     fields = Fields(
-        axes or BadNode(top.span), "'axes'", found, required=("dtype", "layout", "block_size"), at=_key(top)
+        axes or BadNode(top.span),
+        "'axes'",
+        found,
+        required=("dtype", "layout", "block_size"),
+        optional=("kv_dtype",),
+        at=_key(top),
     )
     layouts = _words(fields, "layout", tuple(catalog.layouts))
     scope = cell_scope([work.name for work in workloads], tuple(catalog.layouts))
@@ -121,6 +142,7 @@ def read_bench(node: Node, catalog: Catalog, found: Collector) -> BenchSpec:
         workloads=tuple(workloads),
         heads=tuple(heads),
         dtypes=_words(fields, "dtype", FLOAT_TYPES),
+        kv_dtypes=_words(fields, "kv_dtype", KV_TYPES),
         layouts=layouts,
         block_sizes=_sizes(fields),
         means=_means(top, scope, found),
@@ -132,6 +154,7 @@ def cell_scope(workloads: list[str], layouts: tuple[str, ...]) -> Scope:
     kinds = {
         "workload": Type("enum", tuple(workloads)),
         "dtype": Type("dtype", tuple(DTYPES)),
+        "kv_dtype": Type("dtype", tuple(DTYPES)),
         "layout": Type("layout", layouts),
         "ragged": BOOL,
     }

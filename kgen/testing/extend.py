@@ -14,7 +14,7 @@ from kgen.reference import known_order
 from kgen.testing import tolerance
 from kgen.testing.attention import draw_pages, draw_table, layout_of, logit_size
 from kgen.testing.case import Case, Expected, Fault, Inputs
-from kgen.testing.fp8 import cache_values, draw_scales, place_scale, scale_faults, scale_of
+from kgen.testing.fp8 import cache_values, draw_scales, multiplies_bf16, place_scale, scale_faults, scale_of
 from kgen.testing.masks import mask_of, noting, score_of
 from kgen.testing.memory import DTYPES, Form, Garbage, place, place_cache, place_output
 from kgen.testing.values import draw_args, placed_args, variant_of
@@ -210,5 +210,5 @@ def _narrow_weights(case: Case) -> bool:
     """Whether softmax weights are rounded to the dtype of the values for the second product."""
     target = case.variant.target
     if target.family == "cpu":
-        return case.variant.params["dtype"] == "bf16" and "avx512_bf16" in target.requires
+        return multiplies_bf16(case)
     return bool(case.variant.lets.get("multiplies"))

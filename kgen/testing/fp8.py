@@ -35,6 +35,11 @@ def kv_dtype(case: Case) -> torch.dtype:
     return found
 
 
+def multiplies_bf16(case: Case) -> bool:
+    """Whether the case's host multiplies pairs of bf16, and the case has queries of it."""
+    return case.variant.params["dtype"] == "bf16" and "avx512_bf16" in case.variant.target.requires
+
+
 def draw_scales(case: Case, heads: int, generator: torch.Generator) -> Mapping[str, Tensor]:
     """k_scale and v_scale [heads] or [1], at random; nothing where the caches need none."""
     one = kv_format(case)

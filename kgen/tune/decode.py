@@ -24,6 +24,7 @@ def params_of(cell: BenchCell) -> Mapping[str, Scalar]:
     """The parameters that a cell fixes."""
     return {
         "dtype": cell.dtype,
+        "kv_dtype": cell.kv_dtype or cell.dtype,
         "head_dim": cell.heads.head_dim,
         "block_size": cell.block_size,
         "layout": cell.layout,

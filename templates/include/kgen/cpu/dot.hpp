@@ -10,6 +10,7 @@ namespace kgen {
 template <class T, class KV = T>
 struct Dot {
   using Operand = Pair;
+  static constexpr int kElements = kBlock;  // in an operand
 
   template <int N = kBlock, int W>
   KGEN_INLINE static Operand query(Row<T, W> row, int first) {
@@ -43,6 +44,7 @@ struct Dot {
 /// types from one compiler to the next.)
 struct Bf16Dot {
   using Operand = Words;
+  static constexpr int kElements = kBlock;
 
   template <int N = kBlock, int W>
   KGEN_INLINE static Operand query(Row<bf16, W> row, int first) {

@@ -127,6 +127,16 @@ KGEN_INLINE Words bf16_words(Codes codes) {
   asm("vpermi2b %2, %1, %0%{%3%}" : "+v"(words) : "v"(tables[0]), "v"(tables[1]), "Yk"(~odd));
   return words | (reinterpret_cast<Words>(twice) & 0x80008000u);
 }
+#elif defined(KGEN_DOTS_OF_BF16)
+template <class T>
+KGEN_INLINE Words bf16_words(Codes codes) {
+  Words words{};
+  for (int i = 0; i < kBlock; ++i) {
+    const uint32_t bits = bf16_of<T>(codes[i] & 0x7fu) | (codes[i] & 0x80u) << 8;
+    words[i / 2] |= bits << i % 2 * 16;
+  }
+  return words;
+}
 #endif
 
 /// 8-bit floats of a block. They are never stored from registers: `quantise` makes codes.
@@ -209,37 +219,5 @@ struct Block<fp8_e4m3> : Fp8Block<fp8_e4m3> {};
 
 template <>
 struct Block<fp8_e5m2> : Fp8Block<fp8_e5m2> {};
-
-#if defined(KGEN_DOTS_OF_BF16)
-#if !defined(KGEN_CODE_TABLES)
-template <class T>
-KGEN_INLINE Words bf16_words(Codes codes) {
-  uint32_t words[kLanes];
-  for (int i = 0; i < kLanes; ++i) {
-    const uint32_t even = codes[2 * i], odd = codes[2 * i + 1];
-    words[i] =
-        bf16_of<T>(even & 0x7f) | (even & 0x80) << 8 | bf16_of<T>(odd & 0x7f) << 16 | (odd & 0x80) << 24;
-  }
-  Words all;
-  std::memcpy(&all, words, sizeof all);
-  return all;
-}
-#endif
-
-/// Queries of bf16 with 8-bit keys: these become bf16 on the way.
-template <class KV>
-struct Fp8Dot : Bf16Dot {
-  template <int N = kBlock, int W>
-  KGEN_INLINE static Operand load(Row<KV, W> row, int first) {
-    return bf16_words<KV>(load_codes<N>(row, first));
-  }
-};
-
-template <>
-struct Dot<bf16, fp8_e4m3> : Fp8Dot<fp8_e4m3> {};
-
-template <>
-struct Dot<bf16, fp8_e5m2> : Fp8Dot<fp8_e5m2> {};
-#endif
 
 }  // namespace kgen

@@ -162,10 +162,10 @@ void pack_values(int count, At at, uint32_t* to) {
     for (int t = 0; t < count; t += 2) {
       uint32_t* step = to + t / 2 * kPadded;
       Words second[1] = {};
+      const auto row = at(t + 1 < count ? t + 1 : t);
       for_each_block<T, kHeadDim>(at(t), [&](int b, const Words(&first)[1]) KGEN_LAMBDA {
         if (t + 1 < count) {
           constexpr int kTail = kHeadDim % kBlock;
-          const auto row = at(t + 1);
           if (kTail == 0 || b < kHeadDim / kBlock) {
             block_words<T, kBlock>(row, b, second);
           } else {
@@ -199,6 +199,16 @@ KGEN_INLINE void pack_weights(const float* weights, int count, uint32_t* to) {
       std::memcpy(to + t / 2, narrow, sizeof narrow);
 #endif
     }
+  }
+}
+
+/// The same with every weight times a factor.
+template <class T>
+KGEN_INLINE void pack_weights(const float* weights, int count, float factor, uint32_t* to) {
+  alignas(kVecBytes) float scaled[2 * kLanes];
+  for (int t = 0; t < count; t += 2 * kLanes) {
+    store_pair(scaled, load_pair(weights + t) * broadcast(factor));
+    pack_weights<T>(scaled, 2 * kLanes, to + t / Arithmetic<T>::kDepth);
   }
 }
 

@@ -28,6 +28,19 @@ constexpr int sum_blocks(int rows) {
 /// Writes the lane sums of each sums[r][j] to out[r * stride + j].
 template <int R, int T>
 KGEN_INLINE void store_dots(const Vec (&sums)[R][T], float* out, int stride) {
+#if KGEN_LANES == 16
+  if constexpr (R == 4 && T == 4) {
+    Vec rows[R];
+    unroll<R>([&](int r) KGEN_LAMBDA {
+      rows[r] = reduce_quarters(sums[r][0], sums[r][1], sums[r][2], sums[r][3], Add{});
+    });
+    const Vec dots = join_quarters(rows[0], rows[1], rows[2], rows[3], Add{});
+    unroll<R>([&](int r) KGEN_LAMBDA {
+      std::memcpy(out + r * stride, reinterpret_cast<const float*>(&dots) + 4 * r, sizeof(Quad));
+    });
+    return;
+  }
+#endif
   if constexpr (T % 4 == 0) {
     unroll<R * T / 4>([&](int i) KGEN_LAMBDA {
       const int r = i / (T / 4), j = i % (T / 4) * 4;

@@ -64,9 +64,9 @@ KGEN_INLINE Vec larger(Vec a, Vec b) {
   return a > b ? a : b;
 }
 
-/// Of four registers, {op over the lanes of a, of b, of c, of d}.
+/// Of four registers, {op over a quarter's lanes of a, of b, of c, of d} in every quarter of a register.
 template <class Op>
-KGEN_INLINE Quad reduce(Vec a, Vec b, Vec c, Vec d, Op op) {
+KGEN_INLINE Vec reduce_quarters(Vec a, Vec b, Vec c, Vec d, Op op) {
   // In every quarter of a register: a0a2 a1a3 b0b2 b1b3, then a b c d.
 #if KGEN_LANES == 16
 #define KGEN_MIX(x, y, i, j, k, l)                                                                        \
@@ -80,8 +80,14 @@ KGEN_INLINE Quad reduce(Vec a, Vec b, Vec c, Vec d, Op op) {
 #endif
   const Vec ab = op(KGEN_MIX(a, b, 0, 1, 0, 1), KGEN_MIX(a, b, 2, 3, 2, 3));
   const Vec cd = op(KGEN_MIX(c, d, 0, 1, 0, 1), KGEN_MIX(c, d, 2, 3, 2, 3));
-  const Vec abcd = op(KGEN_MIX(ab, cd, 0, 2, 0, 2), KGEN_MIX(ab, cd, 1, 3, 1, 3));
+  return op(KGEN_MIX(ab, cd, 0, 2, 0, 2), KGEN_MIX(ab, cd, 1, 3, 1, 3));
 #undef KGEN_MIX
+}
+
+/// Of four registers, {op over the lanes of a, of b, of c, of d}.
+template <class Op>
+KGEN_INLINE Quad reduce(Vec a, Vec b, Vec c, Vec d, Op op) {
+  const Vec abcd = reduce_quarters(a, b, c, d, op);
   Quad quarter[kLanes / 4];
   std::memcpy(quarter, &abcd, sizeof abcd);
 #if KGEN_LANES == 16
@@ -92,6 +98,21 @@ KGEN_INLINE Quad reduce(Vec a, Vec b, Vec c, Vec d, Op op) {
   return quarter[0];
 #endif
 }
+
+#if KGEN_LANES == 16
+/// Of four registers, {op over the quarters of a, of b, of c, of d}.
+template <class Op>
+KGEN_INLINE Vec join_quarters(Vec a, Vec b, Vec c, Vec d, Op op) {
+#define KGEN_MIX(x, y, i, j)                                                                                 \
+  __builtin_shufflevector(x, y, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * j, 4 * j + 1, 4 * j + 2,         \
+                          4 * j + 3, 4 * i + 16, 4 * i + 17, 4 * i + 18, 4 * i + 19, 4 * j + 16, 4 * j + 17, \
+                          4 * j + 18, 4 * j + 19)
+  const Vec ab = op(KGEN_MIX(a, b, 0, 2), KGEN_MIX(a, b, 1, 3));
+  const Vec cd = op(KGEN_MIX(c, d, 0, 2), KGEN_MIX(c, d, 1, 3));
+  return op(KGEN_MIX(ab, cd, 0, 2), KGEN_MIX(ab, cd, 1, 3));
+#undef KGEN_MIX
+}
+#endif
 
 struct Add {
   template <class V>
