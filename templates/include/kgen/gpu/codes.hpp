@@ -3,7 +3,7 @@
 //
 //   Pieces<T, Code, Count> pieces                  Count pieces of each thread wait in its registers
 //   ParkedPieces<T, Code, Count> pieces(...)       the same in its part of the shared array
-//   pieces.fetch(i, rows, word, dim)               ask for piece i: of a row of codes, or of a wide one
+//   pieces.fetch(i, codes, wide, coded, word, dim) ask for piece i, of a row in either memory
 //   pieces.wait()                                  all of them are there
 //   pieces.land(i, to, at, coded)                  piece i goes wide to element `at` of an array
 #pragma once
@@ -34,24 +34,36 @@ KGEN_DEVICE Piece<T> widened(const Vec<Code, kCodes>& codes) {
 template <typename T, typename Code, int Count>
 class Pieces {
  public:
-  KGEN_DEVICE void fetch(int i, const Rows<Code>& rows, int64_t word, int dim, Where where = here()) {
-    low_[i] = bits::cast<Vec<T, kCodes / 2>>(rows.template load<kCodes>(word, dim, where));
-  }
-  KGEN_DEVICE void fetch(int i, const Rows<T>& rows, int64_t word, int dim, Where where = here()) {
-    low_[i] = rows.template load<kCodes / 2>(word, dim, where);
-    high_[i] = rows.template load<kCodes / 2>(word, dim + kCodes / 2, where);
+  KGEN_DEVICE void fetch(int i, const Rows<Code>& codes, const Rows<T>& wide, bool coded, int64_t word, int dim,
+                         Where where = here()) {
+    auto low = splat<uint32_t, 4>(0), high = low;
+    if (coded) {
+      low = bits::cast<Words>(codes.template load<kCodes>(word, dim, where));
+    } else {
+      low = bits::cast<Words>(wide.template load<kCodes / 2>(word, dim, where));
+      high = bits::cast<Words>(wide.template load<kCodes / 2>(word, dim + kCodes / 2, where));
+    }
+    low_[i] = low;
+    high_[i] = high;
   }
 
   KGEN_DEVICE void wait() const {}
 
   KGEN_DEVICE void land(int i, const LdsArray<T>& to, int at, bool coded, Where where = here()) const {
-    Piece<T> piece = {low_[i], high_[i]};
-    if (coded) piece = widened<T>(bits::cast<Vec<Code, kCodes>>(low_[i]));
+    Piece<T> piece;
+    if (coded) {
+      piece = widened<T>(bits::cast<Vec<Code, kCodes>>(low_[i]));
+    } else {
+      piece = {bits::cast<Vec<T, kCodes / 2>>(low_[i]), bits::cast<Vec<T, kCodes / 2>>(high_[i])};
+    }
     piece.store(to, at, where);
   }
 
  private:
-  Vec<T, kCodes / 2> low_[Count], high_[Count];
+  // In whole words, so that a loop carries them in registers.
+  using Words = Vec<uint32_t, 4>;
+
+  Words low_[Count], high_[Count];
 };
 
 // `first` of the 16-byte slots is this thread's, and so is every `step`-th behind it; upper halves of wide pieces lie
@@ -62,12 +74,13 @@ class ParkedPieces {
   KGEN_DEVICE ParkedPieces(const LdsArray<Code>& codes, const LdsArray<T>& wide, int first, int step, int upper)
       : codes_(codes), wide_(wide), first_(first), step_(step), upper_(upper) {}
 
-  KGEN_DEVICE void fetch(int i, const Rows<Code>& rows, int64_t word, int dim) const {
-    rows.copy(codes_, slot(i) * kCodes, word, dim);
-  }
-  KGEN_DEVICE void fetch(int i, const Rows<T>& rows, int64_t word, int dim) const {
-    rows.copy(wide_, slot(i) * (kCodes / 2), word, dim);
-    rows.copy(wide_, (slot(i) + upper_) * (kCodes / 2), word, dim + kCodes / 2);
+  KGEN_DEVICE void fetch(int i, const Rows<Code>& codes, const Rows<T>& wide, bool coded, int64_t word, int dim) const {
+    if (coded) {
+      codes.copy(codes_, slot(i) * kCodes, word, dim);
+    } else {
+      wide.copy(wide_, slot(i) * (kCodes / 2), word, dim);
+      wide.copy(wide_, (slot(i) + upper_) * (kCodes / 2), word, dim + kCodes / 2);
+    }
   }
 
   KGEN_DEVICE void wait() const {
