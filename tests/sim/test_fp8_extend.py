@@ -1,4 +1,4 @@
-"""8-bit KV in extend beyond the spec's cases: where codes end and new keys begin, scales, NaN, the reach of numbers."""
+"""8-bit KV in extend beyond the spec's cases: where codes end, scales, NaN, the reach of numbers."""
 
 import math
 
@@ -84,9 +84,7 @@ def test_codes_may_end_anywhere_in_a_tile(arch, prefix):
 def test_scales_far_from_the_size_of_new_keys_and_values(arch, scales, dtype):
     """Codes of old tokens stand for what vanishes beside the new ones, or the other way around."""
     call = Call(arch, 70, scales, dtype)
-    codes = torch.randint(
-        0, 64, call.k.shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
-    )
+    codes = torch.randint(0, 64, call.k.shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     call.k, call.v = codes.view(ARCHS[arch]), codes.flip(1).contiguous().view(ARCHS[arch])
     softmax_scale = 0.125 if scales[0] < 1 else 1e-8
     most = torch.finfo(dtype).max
