@@ -1,5 +1,5 @@
-// Rows of codes that come into the shared array wide, a piece of kCodes elements at a time. A piece may be wide
-// already, in a memory of its own.
+// Rows of codes that come into the shared array wide, a piece of kCodes elements at a time. A piece may be
+// wide already, in a memory of its own.
 //
 //   Pieces<T, Code, Count> pieces                  Count pieces of each thread wait in its registers
 //   ParkedPieces<T, Code, Count> pieces(...)       the same in its part of the shared array
@@ -34,8 +34,8 @@ KGEN_DEVICE Piece<T> widened(const Vec<Code, kCodes>& codes) {
 template <typename T, typename Code, int Count>
 class Pieces {
  public:
-  KGEN_DEVICE void fetch(int i, const Rows<Code>& codes, const Rows<T>& wide, bool coded, int64_t word, int dim,
-                         Where where = here()) {
+  KGEN_DEVICE void fetch(int i, const Rows<Code>& codes, const Rows<T>& wide, bool coded, int64_t word,
+                         int dim, Where where = here()) {
     auto low = splat<uint32_t, 4>(0), high = low;
     if (coded) {
       low = bits::cast<Words>(codes.template load<kCodes>(word, dim, where));
@@ -66,15 +66,17 @@ class Pieces {
   Words low_[Count], high_[Count];
 };
 
-// `first` of the 16-byte slots is this thread's, and so is every `step`-th behind it; upper halves of wide pieces lie
-// `upper` slots behind the lower ones. One thread's pieces may take turns in them.
+// `first` of the 16-byte slots is this thread's, and so is every `step`-th behind it; upper halves of wide
+// pieces lie `upper` slots behind the lower ones. One thread's pieces may take turns in them.
 template <typename T, typename Code, int Count>
 class ParkedPieces {
  public:
-  KGEN_DEVICE ParkedPieces(const LdsArray<Code>& codes, const LdsArray<T>& wide, int first, int step, int upper)
+  KGEN_DEVICE ParkedPieces(const LdsArray<Code>& codes, const LdsArray<T>& wide, int first, int step,
+                           int upper)
       : codes_(codes), wide_(wide), first_(first), step_(step), upper_(upper) {}
 
-  KGEN_DEVICE void fetch(int i, const Rows<Code>& codes, const Rows<T>& wide, bool coded, int64_t word, int dim) const {
+  KGEN_DEVICE void fetch(int i, const Rows<Code>& codes, const Rows<T>& wide, bool coded, int64_t word,
+                         int dim) const {
     if (coded) {
       codes.copy(codes_, slot(i) * kCodes, word, dim);
     } else {
