@@ -83,7 +83,7 @@ constexpr int kShare = (kKeys + kAtOnce - 1) / kAtOnce;
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
 constexpr int kQueries = 16;
 constexpr int kTile = 16;
-[[maybe_unused]] constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
+constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
 [[maybe_unused]] constexpr int kBlockTokens = kWaves * kTile;
 constexpr int kScoreTiles = 2;     // accumulators of scores in a tile
 constexpr int kScores = 4;         // scores a lane has of each
@@ -128,7 +128,7 @@ KGEN_DEVICE Accumulator add_values(const WeightOperand& weights, const ValueOper
 
 // Keys and values are read in 8 x 8 tiles: one read feeds kOutputs tiles of scores, or of output, next to one another.
 constexpr int kOutputs = 2;
-[[maybe_unused]] constexpr int kSteps = 1;
+constexpr int kSteps = 1;
 constexpr int kKeyChunk = 16;  // dims of a product
 constexpr int kKeyChunks = (kHeadDim + kKeyChunk - 1) / kKeyChunk;
 constexpr int kOutputChunk = kOutputs * 8;

@@ -78,17 +78,14 @@ class ParkedPieces {
   KGEN_DEVICE void fetch(int i, const Rows<Code>& codes, const Rows<T>& wide, bool coded, int64_t word,
                          int dim) const {
     if (coded) {
-      codes.copy(codes_, slot(i) * kCodes, word, dim);
+      copy_row(codes_, slot(i) * kCodes, codes, word, dim);
     } else {
-      wide.copy(wide_, slot(i) * (kCodes / 2), word, dim);
-      wide.copy(wide_, (slot(i) + upper_) * (kCodes / 2), word, dim + kCodes / 2);
+      copy_row(wide_, slot(i) * (kCodes / 2), wide, word, dim);
+      copy_row(wide_, (slot(i) + upper_) * (kCodes / 2), wide, word, dim + kCodes / 2);
     }
   }
 
-  KGEN_DEVICE void wait() const {
-    copies_close();
-    copies_wait<0>();
-  }
+  KGEN_DEVICE void wait() const { copies_wait(); }
 
   KGEN_DEVICE void land(int i, const LdsArray<T>& to, int at, bool coded, Where where = here()) const {
     Piece<T> piece;

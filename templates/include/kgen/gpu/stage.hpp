@@ -9,11 +9,8 @@
 //   stage.skip(i)                                  vector i is none
 //   stage.land(to)                                 all of them are in the shared array, for other threads too
 //                                                  once the block has met
-//   copy_ahead(to, at, memory, from, used)         16 bytes of a memory into the array, zeros where not used:
-//                                                  under way until this lane waits for them
-//   copies_close()                                 ends a group of what this lane has asked for so
-//   copies_wait<N>()                               until all its groups but the last N have come
-//   rows.copy(to, at, word, dim)                   16 bytes of a row in the same way
+//   copy_row(to, at, rows, word, dim)              16 bytes of a row into the array, under way until this
+//   lane copies_wait()                                  has waited for all that it asked for so
 //   Array<T>{memory, first}                        array[i] is element first + i of the memory
 #pragma once
 
@@ -26,32 +23,6 @@ struct Array {
 
   KGEN_DEVICE T operator[](int64_t i) const { return memory.load(first + i); }
 };
-
-#if defined(__CUDACC__)
-template <typename T>
-KGEN_DEVICE void copy_ahead(const LdsArray<T>& to, int at, const Global<T>& memory, int64_t from, bool used) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address(at)),
-               "l"(memory.address(from)), "r"(used ? 16 : 0)
-               : "memory");
-}
-KGEN_DEVICE void copies_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N>
-KGEN_DEVICE void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-#else
-template <typename T>
-KGEN_DEVICE void copy_ahead(const LdsArray<T>& to, int at, const Global<T>& memory, int64_t from, bool used,
-                            Where where = here()) {
-  constexpr int kCount = 16 / static_cast<int>(sizeof(T));
-  auto values = splat<T, kCount>(T{});
-  if (used) values = memory.template load<kCount>(from, where);
-  to.template store<kCount>(at, values, where);
-}
-KGEN_DEVICE void copies_close() {}
-template <int N>
-KGEN_DEVICE void copies_wait() {}
-#endif
 
 #if defined(KGEN_SIM)
 // A word is twice the element, plus 1 in the second memory; -1 for zeros.
@@ -71,11 +42,6 @@ class Rows {
   Vec<T, N> load(int64_t word, int dim, Where where) const {
     if (word < 0) return splat<T, N>(T{});
     return (word % 2 != 0 ? fresh_ : cache_).template load<N>(word / 2 + dim, where);
-  }
-
-  void copy(const LdsArray<T>& to, int at, int64_t word, int dim, Where where = here()) const {
-    const bool used = word >= 0;
-    copy_ahead(to, at, used && word % 2 != 0 ? fresh_ : cache_, used ? word / 2 + dim : 0, used, where);
   }
 
  private:
@@ -107,10 +73,6 @@ class Rows {
     return Global<T>(word, 0).template load<N>(dim);
   }
 
-  KGEN_DEVICE void copy(const LdsArray<T>& to, int at, int64_t word, int dim) const {
-    copy_ahead(to, at, Global<T>(word, 0), dim, true);
-  }
-
  private:
   LdsArray<int64_t> words_;
   Global<T> cache_, fresh_;
@@ -119,20 +81,34 @@ class Rows {
 
 #if defined(__CUDACC__)
 // cp.async moves past the registers.
+template <typename T>
+KGEN_DEVICE void copy_row(const LdsArray<T>& to, int at, const Rows<T>&, int64_t word, int dim) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.address(at)),
+               "l"(word + dim * static_cast<int>(sizeof(T)))
+               : "memory");
+}
+KGEN_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 template <typename T, int Count>
 class Stage {
  public:
-  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>&, int64_t word, int dim) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.address(at)),
-                 "l"(word + dim * static_cast<int>(sizeof(T)))
-                 : "memory");
+  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>& rows, int64_t word, int dim) {
+    copy_row(to, at, rows, word, dim);
   }
 
   KGEN_DEVICE void skip(int) {}
 
-  KGEN_DEVICE void land(const LdsArray<T>&) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+  KGEN_DEVICE void land(const LdsArray<T>&) { copies_wait(); }
 };
 #else
+template <typename T>
+KGEN_DEVICE void copy_row(const LdsArray<T>& to, int at, const Rows<T>& rows, int64_t word, int dim,
+                          Where where = here()) {
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  to.template store<kVector>(at, rows.template load<kVector>(word, dim, where), where);
+}
+KGEN_DEVICE void copies_wait() {}
+
 // Loads that wait in registers until there is room.
 template <typename T, int Count>
 class Stage {
