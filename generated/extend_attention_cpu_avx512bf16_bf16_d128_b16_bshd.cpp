@@ -58,14 +58,15 @@ static_assert(sizeof(Args) == 48 * sizeof(int64_t));
 
 using T = kgen::bf16;
 using KV = kgen::bf16;
+using M = T;  // what is multiplied
 
 constexpr int kHeadDim = 128;
 constexpr int kBlockSize = 16;
 constexpr int kTokens = 64;        // keys in a tile
 constexpr int64_t kTileRows = 192;  // rows of queries that share the packing of a tile of keys, or about
-constexpr int kDepth = Arithmetic<KV>::kDepth;
+constexpr int kDepth = Arithmetic<M>::kDepth;
 constexpr int kPadded = (kHeadDim + kBlock - 1) / kBlock * kBlock;
-constexpr int kWords = row_words<KV>(kHeadDim);
+constexpr int kWords = row_words<M>(kHeadDim);
 
 /// The arguments of the mask and score as one sequence sees them: arrays over queries and keys are indexed by
 /// positions.
@@ -78,6 +79,7 @@ Variant variant_of([[maybe_unused]] const Args& a, [[maybe_unused]] int64_t seq,
   Variant v{};
   return v;
 }
+
 
 /// A sequence: where its queries begin and how many they are, its keys, and where these are. `offset` is the
 /// position of the first query: negative where there are more queries than keys.
@@ -134,7 +136,7 @@ struct KeyTile {
 /// What a tile of queries is computed in; rows are padded to whole steps.
 struct Work {
   uint32_t* q;       // [row][kWords]
-  float* o;          // [row][kPadded], in the lanes of Block<KV>
+  float* o;          // [row][kPadded], in the lanes of Block<M>
   float* m;          // [row]
   float* l;
   uint32_t* keys;    // [kWords][kTokens]
@@ -179,7 +181,7 @@ KGEN_NOINLINE void step([[maybe_unused]] const Args& a, [[maybe_unused]] const Q
   constexpr int kColumns = kProductColumns * kLanes;
   alignas(kVecBytes) float s[R * kTokens];
   for (int t = 0; t < keys.count; t += kColumns) {
-    product<KV, R, kProductColumns, true>(work.q + row * kWords, kWords, work.keys + t, kTokens, kWords, nullptr,
+    product<M, R, kProductColumns, true>(work.q + row * kWords, kWords, work.keys + t, kTokens, kWords, nullptr,
                                           s + t, kTokens);
   }
   const int64_t last = tile.rows(a) - 1;
@@ -192,10 +194,10 @@ KGEN_NOINLINE void step([[maybe_unused]] const Args& a, [[maybe_unused]] const Q
 
   constexpr int kRowWords = kTokens / kDepth;
   alignas(kVecBytes) uint32_t weights[R * kRowWords];
-  for (int r = 0; r < R; ++r) pack_weights<KV>(s + r * kTokens, keys.count, weights + r * kRowWords);
+  for (int r = 0; r < R; ++r) pack_weights<M>(s + r * kTokens, keys.count, weights + r * kRowWords);
   const int steps = (keys.count + kDepth - 1) / kDepth;
   const auto add = [&](auto columns, int d) {
-    product<KV, R, columns(), false>(weights, kRowWords, work.values + d, kPadded, steps, shrink,
+    product<M, R, columns(), false>(weights, kRowWords, work.values + d, kPadded, steps, shrink,
                                      work.o + row * kPadded + d, kPadded);
   };
   constexpr int kRest = kPadded % kColumns / kLanes;
@@ -218,16 +220,10 @@ void take_keys(const Args& a, const QueryTile& tile, const KeyTile& keys, float 
 /// Writes the outputs and the LSE of a tile.
 void finish_tile(const Args& a, const QueryTile& tile, const Work& work) {
   const int64_t rows = tile.rows(a);
-  constexpr int kFull = kHeadDim / kBlock, kTail = kHeadDim % kBlock;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t row = tile.sequence.row + tile.first + r / a.group, head = tile.head(a, r);
-    const Vec scale = broadcast(inverse(work.m[r], work.l[r]));
-    const float* o = work.o + r * kPadded;
     T* out = pointer<T>(a.out) + row * a.out_stride_row + head * a.out_stride_head;
-    for (int b = 0; b < kFull; ++b) Block<T>::store(out + b * kBlock, load_pair(o + b * kBlock) * scale);
-    if constexpr (kTail > 0) {
-      Block<T>::template store<kTail>(out + kFull * kBlock, load_pair(o + kFull * kBlock) * scale);
-    }
+    store_row<M, kHeadDim>(work.o + r * kPadded, inverse(work.m[r], work.l[r]), out);
     if (float* lse = pointer<float>(a.lse)) {
       lse[row * a.lse_stride_row + head] = natural_lse(work.m[r], work.l[r]);
     }
@@ -263,6 +259,11 @@ void find_rows(const Args& a, const Sequence& sequence, int64_t kv_head, int64_t
   }
 }
 
+void pack(const KeyTile& keys, const Rows& rows, const Work& work) {
+  pack_keys<KV, kHeadDim, kTokens>(keys.count, [&](int t) { return rows.k[t]; }, work.keys);
+  pack_values<KV, kHeadDim>(keys.count, [&](int t) { return rows.v[t]; }, work.values);
+}
+
 /// Attention of a tile of queries.
 void attend(const Args& a, const QueryTile& tile, const Work& work) {
   const Sequence& sequence = tile.sequence;
@@ -273,17 +274,16 @@ void attend(const Args& a, const QueryTile& tile, const Work& work) {
   for_each_segment(sequence.variant, first, first + tile.positions - 1, sequence.keys, [&](const Segment& segment) {
     Rows rows[2];
     const auto find = [&](int64_t begin, Rows& found) {
-      const auto count = static_cast<int>(max<int64_t>(0, min<int64_t>(kTokens, segment.end - begin)));
+      const int64_t end = segment.end;
+      const auto count = static_cast<int>(max<int64_t>(0, min<int64_t>(kTokens, end - begin)));
       find_rows(a, sequence, tile.kv_head, begin, count, found);
       return KeyTile{begin, count, segment.full};
     };
     KeyTile next = find(segment.begin, rows[0]);
     for (int turn = 0; next.count > 0; turn ^= 1) {
       const KeyTile keys = next;
-      next = find(keys.begin + kTokens, rows[turn ^ 1]);
-      const Rows& here = rows[turn];
-      pack_keys<KV, kHeadDim, kTokens>(keys.count, [&](int t) { return here.k[t]; }, work.keys);
-      pack_values<KV, kHeadDim>(keys.count, [&](int t) { return here.v[t]; }, work.values);
+      next = find(keys.begin + keys.count, rows[turn ^ 1]);
+      pack(keys, rows[turn], work);
       take_keys(a, tile, keys, scale, work);
     }
   });

@@ -270,7 +270,9 @@ struct Segments {
   int begin_1, end_1;
 
   KGEN_DEVICE int end([[maybe_unused]] const KeyTile& tile) const {
-    return tile.segment == 0 ? end_0 : end_1;
+    // All of them first: a choice between places would keep them in memory.
+    const int ends[] = {end_0, end_1};
+    return tile.segment == 0 ? ends[0] : ends[1];
   }
   // Whether every row sees all keys of the tile.
   KGEN_DEVICE static bool full([[maybe_unused]] const KeyTile& tile) {
@@ -372,7 +374,7 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
   }
 
   Accumulator sums[kRowTiles][kOutputChunks * kOutputs];
-  // Of each row the largest product so far, and the sum of 2^((product - it) * kToBase2).
+  // Of each row the largest logit so far, in base 2, and the sum of 2^(logit - it).
   const auto states = lds.array<float>(kStatesAt, kStates);
   const auto state_at = [&](int t, int slot) { return 2 * ((t * kSlots + slot) * kThreads + thread); };
   KGEN_UNROLL
@@ -567,11 +569,11 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         for (int slot = 0; slot < kSlots; ++slot) {
           const auto held = states.load<2>(state_at(t, slot));
           const float old = held[0];
-          const float most = kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]);
-          const float seen = (most - old) * kToBase2 > kHeadroom ? most : old;
+          const float most = kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]) * kToBase2;
+          const float seen = most - old > kHeadroom ? most : old;
           outgrown |= seen != old;
-          shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen * kToBase2;
-          factor[slot] = kgen::exp2(old * kToBase2 - shift[slot]);
+          shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
+          factor[slot] = kgen::exp2(old - shift[slot]);
           top[slot] = seen;
           sum[slot] = held[1] * factor[slot];
         }
@@ -660,7 +662,7 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
     for (int slot = 0; slot < kSlots; ++slot) {
       const auto held = states.load<2>(state_at(t, slot));
       RowState seen = {held[0], held[1]};
-      seen = {seen.max * kToBase2, kgen::lanes_sum<kSharedFrom, kSharedTo>(seen.sum) + poison};
+      seen = {seen.max, kgen::lanes_sum<kSharedFrom, kSharedTo>(seen.sum) + poison};
       factor[slot] = kgen::normaliser(seen);
       const int row = wave_row + t * kQueries + score_row(lane, slot);
       const bool speaks = lane / kSharedFrom % (kSharedTo / kSharedFrom) == 0;

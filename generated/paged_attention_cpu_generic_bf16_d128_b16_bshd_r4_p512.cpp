@@ -91,12 +91,13 @@ constexpr int kRowBlocks = (kReuse + kMaxRows - 1) / kMaxRows;
 constexpr int kRows = (kReuse + kRowBlocks - 1) / kRowBlocks;
 constexpr int kSlotRows = kRowBlocks * kRows;
 
-constexpr int kLine = 64 / sizeof(KV);               // elements in a cache line
-constexpr int kBlockLines = max(1, kBlock / kLine);  // cache lines of a block
+constexpr int kLine = 64 / sizeof(KV);  // elements in a cache line
 
-using Query = Dot<T, KV>::Operand;  // [kBlocks] a row
 using Dots = Dot<T, KV>;
-constexpr int kQuery = kBlocks;
+constexpr int kElements = Dots::kElements;
+constexpr int kFull = kHeadDim / kElements, kRest = kHeadDim % kElements;
+using Query = Dots::Operand;  // [kQuery] a row
+constexpr int kQuery = kFull + (kRest > 0);
 
 /// Up to kTile consecutive tokens of a sequence: where each piece of a page begins.
 struct Tile {
@@ -181,15 +182,20 @@ class Ahead {
 
   /// Asks for the next line, from the end on for those of the last run. A core that has many lines or
   /// pages under way drops some of what it is asked for, so each is asked for twice more as time goes on.
+  /// kLines are asked for at once: where one ends is found out in memory, which would take as long each.
+  template <int kLines = 1>
   KGEN_INLINE void fetch() {
     if constexpr (kRowBlocks > 1) {
       if (++call_ < calls_) return;
       call_ = 0;
     }
-    prefetch(line_);
-    prefetch(line_ - back_);
-    prefetch(line_ - far_back_);
-    line_ += kLine;
+#pragma GCC unroll 4
+    for (int i = 0; i < kLines * kLine; i += kLine) {
+      prefetch(line_ + i);
+      prefetch(line_ + i - back_);
+      prefetch(line_ + i - far_back_);
+    }
+    line_ += kLines * kLine;
     if (__builtin_expect(line_ >= end_, false)) enter();
   }
 
@@ -311,9 +317,9 @@ Tile tile_at(const Args& a, int64_t seq, int64_t begin, int64_t end, int64_t mos
 /// A query row as `scores` wants it, negated where the scale is negative.
 void load_query(const T* from, bool negative, Query* to) {
   const Row<T, 0> row{from, 0};
-  for (int b = 0; b < kFullBlocks; ++b) to[b] = Dots::query(row, b * kBlock);
-  if constexpr (kTail > 0) to[kFullBlocks] = Dots::query<kTail>(row, kFullBlocks * kBlock);
-  for (int b = 0; negative && b < kBlocks; ++b) to[b] = Dots::negated(to[b]);
+  for (int b = 0; b < kFull; ++b) to[b] = Dots::query(row, b * kElements);
+  if constexpr (kRest > 0) to[kFull] = Dots::query<kRest>(row, kFull * kElements);
+  for (int b = 0; negative && b < kQuery; ++b) to[b] = Dots::negated(to[b]);
 }
 
 /// Where the keys of token t of a tile begin.
@@ -335,15 +341,15 @@ KGEN_INLINE void scores(const Args& a, const HeadTile& head, const Query* q, flo
     }
     Vec sums[R][kColumns] = {};
     Query columns[kColumns];
-    for (int b = 0; b < kFullBlocks; ++b) {
-      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load(keys[j], b * kBlock);
+    for (int b = 0; b < kFull; ++b) {
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load(keys[j], b * kElements);
       add_dots<Dots>(sums, q + b, kQuery, columns, [&](int r) KGEN_LAMBDA {
-        if (b * kBlock % kLine == 0) head.ahead.fetch_share<kColumns * kBlockLines, R>(r);
+        if (b * kElements % kLine == 0) head.ahead.fetch_share<kColumns * max(1, kElements / kLine), R>(r);
       });
     }
-    if constexpr (kTail > 0) {
-      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load<kTail>(keys[j], kFullBlocks * kBlock);
-      add_dots<Dots>(sums, q + kFullBlocks, kQuery, columns);
+    if constexpr (kRest > 0) {
+      for (int j = 0; j < kColumns; ++j) columns[j] = Dots::load<kRest>(keys[j], kFull * kElements);
+      add_dots<Dots>(sums, q + kFull, kQuery, columns);
     }
     store_dots(sums, s + t, kTile);
   }
@@ -374,7 +380,7 @@ KGEN_INLINE void output_blocks(const Args& a, const HeadTile& head, const float*
     const int end = min((i + 1) * kPiece, tile.count);
     for (int t = i * kPiece; t < end; ++t) {
       add_token<kLast>(sums, w + t, row, first * kBlock, [&](int r) KGEN_LAMBDA {
-        if (t % kEvery == 0) head.ahead.fetch_share<max(1, N * kBlockLines), R>(r);
+        if (t % kEvery == 0) head.ahead.fetch_share<max(1, N * kBlock / kLine), R>(r);
       });
       row.p += a.v_cache_stride_token;
     }

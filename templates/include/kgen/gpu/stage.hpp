@@ -9,6 +9,8 @@
 //   stage.skip(i)                                  vector i is none
 //   stage.land(to)                                 all of them are in the shared array, for other threads too
 //                                                  once the block has met
+//   copy_row(to, at, rows, word, dim)              16 bytes of a row into the array, under way until this
+//   lane copies_wait()                                  has waited for all that it asked for so
 //   Array<T>{memory, first}                        array[i] is element first + i of the memory
 #pragma once
 
@@ -79,20 +81,34 @@ class Rows {
 
 #if defined(__CUDACC__)
 // cp.async moves past the registers.
+template <typename T>
+KGEN_DEVICE void copy_row(const LdsArray<T>& to, int at, const Rows<T>&, int64_t word, int dim) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.address(at)),
+               "l"(word + dim * static_cast<int>(sizeof(T)))
+               : "memory");
+}
+KGEN_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 template <typename T, int Count>
 class Stage {
  public:
-  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>&, int64_t word, int dim) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.address(at)),
-                 "l"(word + dim * static_cast<int>(sizeof(T)))
-                 : "memory");
+  KGEN_DEVICE void fetch(int, const LdsArray<T>& to, int at, const Rows<T>& rows, int64_t word, int dim) {
+    copy_row(to, at, rows, word, dim);
   }
 
   KGEN_DEVICE void skip(int) {}
 
-  KGEN_DEVICE void land(const LdsArray<T>&) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+  KGEN_DEVICE void land(const LdsArray<T>&) { copies_wait(); }
 };
 #else
+template <typename T>
+KGEN_DEVICE void copy_row(const LdsArray<T>& to, int at, const Rows<T>& rows, int64_t word, int dim,
+                          Where where = here()) {
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  to.template store<kVector>(at, rows.template load<kVector>(word, dim, where), where);
+}
+KGEN_DEVICE void copies_wait() {}
+
 // Loads that wait in registers until there is room.
 template <typename T, int Count>
 class Stage {
