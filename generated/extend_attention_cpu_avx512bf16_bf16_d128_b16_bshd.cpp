@@ -80,7 +80,6 @@ Variant variant_of([[maybe_unused]] const Args& a, [[maybe_unused]] int64_t seq,
   return v;
 }
 
-
 /// A sequence: where its queries begin and how many they are, its keys, and where these are. `offset` is the
 /// position of the first query: negative where there are more queries than keys.
 struct Sequence {
