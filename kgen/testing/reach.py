@@ -29,7 +29,8 @@ def reachable_by(variants: Sequence[Variant]) -> Mapping[str, str]:
     ways: dict[str, str] = {}
     alike: dict[tuple[object, ...], Sequence[str | None]] = {}
     for group in _groups(variants):
-        policy = compile_policy(group[0].op)
+        target = group[0].target
+        policy = compile_policy(group[0].op, {target.name: target})
         what = _what_matters(policy, group)
         if what not in alike:
             alike[what] = _ways(policy, group)
@@ -59,7 +60,13 @@ def _what_matters(policy: Policy, group: Sequence[Variant]) -> tuple[object, ...
     """What selection inside a group can depend on: groups alike in it are reached alike."""
     used = {name for code in _codes(policy) for name in names_in(code)} - set(free_params(policy))
     fixed = tuple((name, value) for name, value in group[0].params.items() if name in used)
-    return (policy.op, fixed, tuple(_free(policy, variant) for variant in group))
+    figures = tuple(sorted(_figures(policy).items()))
+    return (policy.op, fixed, figures, tuple(_free(policy, variant) for variant in group))
+
+
+def _figures(policy: Policy) -> Mapping[str, Scalar]:
+    """What the policy asks of the one target it was compiled for."""
+    return next(iter(policy.targets.values()), {})
 
 
 def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
@@ -115,7 +122,7 @@ def _choose(
     """The name of the kernel that dispatch selects; None where the facts break a guard."""
     free = free_params(policy)
     fixed = {name: value for name, value in variant.params.items() if name not in free}
-    bound = Bound({**fixed, **facts}, asked, {}, {}, frozenset(), "cpu")
+    bound = Bound({**fixed, **_figures(policy), **facts}, asked, {}, {}, frozenset(), "cpu")
     try:
         selection = select(policy, bound, kernels, jit=False)
     except KgenError:
@@ -129,7 +136,7 @@ def _facts(policy: Policy) -> Iterator[Mapping[str, int]]:
     codes = _codes(policy)
     used = {name for code in codes for name in names_in(code)}
     params = {p.name for p in policy.params}
-    names = sorted(used - params - set(derived))
+    names = sorted(used - params - set(derived) - set(_figures(policy)))
     values = sorted(_interesting(policy, codes))
     yield dict.fromkeys(names, 1)
     for count in range(1, MAX_VARIED + 1):
