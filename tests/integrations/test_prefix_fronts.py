@@ -12,6 +12,7 @@ from kgen.integrations.sglang_arrays import extend_attention_fwd
 from kgen.integrations.switches import variant_for
 from kgen.metadata import SEPARATE
 from tests.dispatch.batch import close
+from tests.dispatch.eight import eight_ragged
 from tests.dispatch.ragged import HEAD_DIM, Ragged
 
 
@@ -89,6 +90,14 @@ def test_keys_without_pages():
     k, v = map(torch.cat, zip(*made.keys, strict=True))
     out, _ = hg_prefix_prefill_varlen_fwd(**hg(made, k=k, v=v, block_table=None))
     close(out, made.expected(0.3)[0])
+
+
+def test_pages_of_8_bits():
+    made = some()
+    (q, k, v, _), scales, exact = eight_ragged(made, "pool")
+    named = {"scales_k": scales["k_scale"], "scales_v": scales["v_scale"]}
+    out, _ = hg_prefix_prefill_varlen_fwd(**hg(made, q=q, k=k, v=v, **named))
+    close(out, exact.expected(0.3)[0])
 
 
 def test_lengths_in_use_count():
@@ -181,6 +190,16 @@ def test_sglang_arrays(index_dtype):
         score=lambda at: 1.5 * torch.tanh(at.s / 1.5),
     )
     close(out, want)
+
+
+def test_sglang_arrays_with_a_pool_of_8_bits():
+    made = Ragged([20, 0, 5, 0], [3, 40, 1, 8], block_size=1)
+    (q, k, v, batch), options, exact = eight_ragged(made, SEPARATE)
+    out = torch.full_like(q, torch.nan)
+    scales = {name: options.pop(name) for name in ("k_scale", "v_scale")}
+    arrays = batch.qo_indptr, batch.kv_indptr, batch.kv_indices
+    extend_attention_fwd(q, *options.values(), out, k[:, 0], v[:, 0], *arrays, sm_scale=0.3, **scales)
+    close(out, exact.expected(0.3)[0])
 
 
 @pytest.mark.parametrize("name", ["custom_mask", "sinks"])

@@ -59,7 +59,8 @@ def native() -> str:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled variant. `call` answers its code and the four words of its error."""
+    """A compiled variant. `call` answers its code and the four words of its error; arguments that only
+    some variants have may be left out."""
 
     variant: Variant
     path: Path
@@ -76,7 +77,9 @@ class Kernel:
             "thread_num": thread_num,
             "num_threads": threads,
         }
-        block = np.array([_word({**header, **values}[word.name]) for word in words], np.int64)
+        scales = {argument.name for argument in self.variant.op.arguments if argument.when is not None}
+        absent = {word.name: 0 for word in words if word.argument in scales}
+        block = np.array([_word({**header, **absent, **values}[word.name]) for word in words], np.int64)
         entry = ctypes.CDLL(str(self.path))[self.variant.name]
         code = entry(ctypes.c_void_p(block.ctypes.data))
         return code, error.tolist()

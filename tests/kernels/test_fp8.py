@@ -67,6 +67,56 @@ void dots(const Q* q, const T* keys, const T* grouped, int64_t stride, float* su
 ALL(fp8_e4m3)
 ALL(fp8_e5m2)
 """
+PAIRS = """
+#include "kgen/cpu/fp8_dot.hpp"
+#include "kgen/cpu/fp8_rows.hpp"
+using namespace kgen;
+
+/// As `dots` does, by chunks of 64, of which the last has 8 elements.
+template <class T>
+void dots(const bf16* q, const T* keys, const T* grouped, int64_t stride, float* sums) {
+  using D = Dot<bf16, T>;
+  const auto dot = [&](auto row) {
+    Vec both{};
+    const Row<bf16, 0> row_of_q{q, 0};
+    const auto whole = D::query(row_of_q, 0), rest = D::template query<8>(row_of_q, kChunk);
+    D::accumulate(both, whole, D::load(row, 0));
+    D::accumulate(both, rest, D::template load<8>(row, kChunk));
+    return reduce(both, both, both, both, Add{})[0];
+  };
+  sums[0] = dot(Row<T, 0>{keys, 0});
+  sums[1] = dot(Row<T, 16>{grouped, stride});
+}
+
+/// out[64] = 3 * (0.5 * first + 0.25 * second).
+template <class T>
+void pairs(const T* first, const T* second, float* out) {
+  const Bytes one = load_chunk<kChunk>(Row<T, 0>{first, 0}, 0);
+  const Bytes two = load_chunk<kChunk>(Row<T, 0>{second, 0}, 0);
+  Words values[2][2];
+  pair_values<T, 0>(one, two, values[0]);
+  pair_values<T, 1>(one, two, values[1]);
+  float sums[kChunk];
+  for (int n = 0; n < 4; ++n) {
+    Vec sum{};
+    Bf16Dot::accumulate(sum, Words{} + 0x3e803f00u, values[n / 2][n % 2]);
+    store(sums + n * kLanes, sum);
+  }
+  in_order<kChunk>(sums, 3.0f, out);
+}
+
+#define ALL(T)                                                                                             \\
+  KGEN_EXPORT void dots_##T(const bf16* q, const T* k, const T* g, int64_t stride, float* sums) {          \\
+    dots(q, k, g, stride, sums);                                                                           \\
+  }                                                                                                        \\
+  KGEN_EXPORT void pairs_##T(const T* one, const T* two, float* out) { pairs(one, two, out); }             \\
+  KGEN_EXPORT void rows_##T(const T* codes, bf16* narrow, float* wide) {                                   \\
+    widen_row<40>(Row<T, 0>{codes, 0}, narrow);                                                            \\
+    widen_row<40>(Row<T, 0>{codes, 0}, wide);                                                              \\
+  }
+ALL(fp8_e4m3)
+ALL(fp8_e5m2)
+"""
 HOSTS = {"native": None, "avx512": "cpu_avx512", "avx2": "cpu_avx2", "generic": "cpu_generic"}
 ODD = {"wide": WIDE, "narrow": NARROW}
 
@@ -83,6 +133,16 @@ def lib(request: pytest.FixtureRequest) -> ctypes.CDLL:
     if not set(target.requires) <= host_features():
         pytest.skip(f"the host is no {target.name}")
     return library(request.param)
+
+
+@pytest.fixture(params=["native", "wide"])
+def pairs(request: pytest.FixtureRequest) -> ctypes.CDLL:
+    """The forms for hosts that multiply pairs of bf16: by their instructions, and without any."""
+    target = shipped().targets[native()]
+    if request.param == "native" and "avx512_bf16" not in target.requires:
+        pytest.skip("the host multiplies no pairs of bf16")
+    flags = target.flags if request.param == "native" else WIDE
+    return ctypes.CDLL(str(compiled(PAIRS, flags)))
 
 
 def data(tensor: torch.Tensor) -> ctypes.c_void_p:
@@ -165,3 +225,47 @@ def test_the_oracles_table_is_the_definition(one) -> None:
     x = quotients(one)
     want = [one.encode(value) for value in x.tolist()]
     assert quantised(x, torch.ones(1), getattr(torch, one.torch)).view(torch.uint8).tolist() == want
+
+
+def finite_codes(one) -> list[int]:
+    return [code for code in range(256) if math.isfinite(one.value(code))]
+
+
+def test_chunks_of_pairs_of_bf16(pairs, one) -> None:
+    """Every code at every place of a chunk, and in the rest of a row, lines up with its element of q."""
+    finite = finite_codes(one)
+    for start in range(0, len(finite), 72):
+        some = torch.tensor((finite[start:] + finite)[:72], dtype=torch.uint8)
+        keys = torch.cat([some, torch.full((8,), one.nan, dtype=torch.uint8)])
+        grouped = torch.full((5, 40), one.nan, dtype=torch.uint8)
+        for group in range(5):
+            part = some[group * 16 : (group + 1) * 16]
+            grouped[group, : len(part)] = part
+        for place in range(72):
+            q = torch.zeros(72, dtype=torch.bfloat16)
+            q[place] = -0.75
+            sums = torch.zeros(2)
+            pairs[f"dots_{one.dtype}"](data(q), data(keys), data(grouped), ctypes.c_int64(40), data(sums))
+            assert sums.tolist() == [-0.75 * one.value(int(some[place]))] * 2
+
+
+def test_values_of_two_tokens_in_order(pairs, one) -> None:
+    finite = torch.tensor(finite_codes(one), dtype=torch.uint8)
+    for seed in range(8):
+        draw = torch.Generator().manual_seed(seed)
+        first, second = (finite[torch.randint(len(finite), (64,), generator=draw)] for _ in range(2))
+        out = torch.full((64,), math.nan)
+        pairs[f"pairs_{one.dtype}"](data(first), data(second), data(out))
+        read = [values_of(each.view(getattr(torch, one.torch))) for each in (first, second)]
+        torch.testing.assert_close(out.double(), 3 * (0.5 * read[0] + 0.25 * read[1]), rtol=1e-6, atol=0)
+
+
+def test_rows_are_widened_exactly(pairs, one) -> None:
+    codes = codes_of(one)
+    for start in (0, 40, 80, 88, 128, 216):
+        some = codes[start : start + 40].clone()
+        narrow, wide = torch.full((48,), 5.0, dtype=torch.bfloat16), torch.full((48,), 5.0)
+        pairs[f"rows_{one.dtype}"](data(some), data(narrow), data(wide))
+        for got in (narrow, wide):
+            torch.testing.assert_close(got[:40].double(), values_of(some), rtol=0, atol=0, equal_nan=True)
+            assert got[40:].eq(5.0).all()

@@ -9,12 +9,13 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 
+from kgen.fp8 import DTYPES as FP8
 from kgen.manifest import Scalar
 from kgen.spec.load import load_catalog
 from kgen.targets.host import native_target
 from kgen.testing import runner
 from kgen.testing.case import Case
-from kgen.testing.sample import pairwise
+from kgen.testing.sample import Row, pairwise
 from kgen.variants.matrix import make_variant
 from kgen.variants.model import Variant
 
@@ -61,6 +62,34 @@ LARGE: Mapping[str, Axes] = {
     "merge_states": {"dtype": DTYPES, "head_dim": HEAD_DIMS},
     "reshape_and_cache": CACHE,
 }
+EIGHT: Mapping[str, Axes] = {
+    "paged_attention": {
+        "dtype": DTYPES,
+        "kv_dtype": FP8,
+        "head_dim": (40, 64, 112),
+        "block_size": (1, 16),
+        "layout": LAYOUTS,
+        "partition_size": (0, 256),
+        "reuse_kv_times": (1, 4, 16),
+        "variant": ("causal", "sliding", "softcap"),
+    },
+    "extend_attention": {
+        "dtype": DTYPES,
+        "kv_dtype": FP8,
+        "head_dim": (72, 128),
+        "block_size": (1, 16),
+        "layout": ("bshd", "vllm"),
+        "variant": ("causal", "alibi"),
+    },
+    "reshape_and_cache": {
+        "dtype": DTYPES,
+        "kv_dtype": FP8,
+        "head_dim": (40, 128),
+        "block_size": (1, 16),
+        "layout": LAYOUTS,
+    },
+}
+"""Caches of 8-bit floats, in either sample."""
 
 
 @functools.cache
@@ -74,11 +103,17 @@ def archs() -> tuple[str, ...]:
 def sample(large: bool) -> tuple[Variant, ...]:
     """The variants of one sample, by operator and name."""
     found: dict[str, Variant] = {}
-    for op, axes in (LARGE if large else SMALL).items():
-        for params in pairwise({"arch": archs(), **axes}):
+    for op, axes in (*(LARGE if large else SMALL).items(), *EIGHT.items()):
+        for params in pairwise({"arch": archs(), **axes}, _exists):
             made = variant(op, **params)
             found[made.name] = made
     return tuple(found[name] for name in sorted(found))
+
+
+def _exists(row: Row) -> bool:
+    """Whether groups of 16 codes make up a row of a packed cache."""
+    packed = row.get("kv_dtype") in FP8 and row["layout"] == "vllm"
+    return not packed or int(row["head_dim"]) % 16 == 0
 
 
 def variant(op: str, **params: Scalar) -> Variant:
