@@ -111,7 +111,7 @@ def test_two_processes_render_the_same_bytes():
         ).stdout
         for seed in ("1", "2")
     ]
-    assert runs[0] == runs[1] and len(runs[0].splitlines()) == 15
+    assert runs[0] == runs[1] and len(runs[0].splitlines()) == 17
 
 
 def test_the_struct_has_the_words_of_the_block_in_order(catalog):
