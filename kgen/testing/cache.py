@@ -92,5 +92,6 @@ def _spice(drawn: Tensor, scale: Tensor, generator: torch.Generator) -> None:
     drawn[places] = strange[torch.randint(len(strange), (len(places[0]),), generator=generator)]
     # Quotients all over the range, so that codes of every size are met, and many exactly between two.
     swept = (chosen > 15 / 16) & drawn.isfinite()
-    steps = torch.exp2(torch.randint(-20, 18, drawn.shape, generator=generator).float())
-    drawn[swept] = (drawn.sign() * steps * scale.reshape(-1, 1) * 1.0625)[swept]
+    powers = torch.exp2(torch.randint(-20, 18, drawn.shape, generator=generator).float())
+    sixteenths = 1 + torch.randint(16, drawn.shape, generator=generator) / 16
+    drawn[swept] = (drawn.sign() * powers * sixteenths * scale.reshape(-1, 1))[swept]
