@@ -29,6 +29,7 @@ FIELDS = {
     "shape",
     "seconds",
     "gbps",
+    "tokens_per_second",
     "ceiling_gbps",
     "of_ceiling",
     "stream_gbps",
@@ -57,6 +58,7 @@ def test_decode_reports_its_fields():
         assert re.search(rf"_{row['shape']['dtype']}_d64_b16_bhsd_r\d+_p0$", row["variant"])
         nbytes = 2 * 2 * 70 * 2 * 64 * {"f32": 4, "bf16": 2}[row["shape"]["dtype"]]
         assert row["gbps"] == pytest.approx(nbytes / row["seconds"] / 1e9)
+        assert row["tokens_per_second"] == pytest.approx(2 / row["seconds"])
         assert set(row["peers"]) == {"sdpa", "sdpa_folded", "matmuls"}
         low, high = row["spread"]["seconds"]
         assert 0 < low <= row["seconds"] <= high
@@ -71,6 +73,30 @@ def test_decode_prints_a_line_a_shape():
     text = console.export_text()
     assert "_f32_d64_b16_bhsd_r" in text.replace("\n", "")
     assert "GB/s" in text and "(quartiles)" in text
+
+
+def test_keys_and_values_of_8_bits_beside_those_of_the_queries():
+    options = {**TINY, "dtype": "bf16", "kv_dtype": [None, "fp8_e4m3", "bf16"]}
+    plain, eight, same = decode.run({**options, "rounds": 1})
+    assert "_bf16_kvfp8_e4m3_d64_" in eight.variant
+    assert eight.shape.kv_bytes * 2 == plain.shape.kv_bytes == same.shape.kv_bytes
+    assert plain.variant == same.variant
+    assert set(eight.peers) == {"sdpa", "sdpa_folded", "matmuls"}
+    assert eight.json()["shape"]["kv_dtype"] == "fp8_e4m3"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"kv_dtype": "fp8_e4m4"}, "--kv-dtype fp8_e4m4 is not known"),
+        ({"dtype": "fp8_e4m3"}, "--dtype fp8_e4m3 is not known"),
+        ({"dtype": "float"}, "--dtype float is not known"),
+    ],
+)
+def test_dtypes_no_call_holds_are_refused(change, told):
+    with pytest.raises(KgenError, match=told) as caught:
+        decode.run({**TINY, **change})
+    assert caught.value.diagnostics[0].code == "K580"
 
 
 def test_the_faster_page_loop_of_each_round_is_the_ceiling(monkeypatch):

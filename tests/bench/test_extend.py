@@ -35,6 +35,14 @@ def test_a_row_says_what_ran_and_against_what(monkeypatch: pytest.MonkeyPatch) -
     assert {"sdpa", "sdpa_lower_right"} <= found["peers"].keys()
 
 
+def test_keys_of_8_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extend.MATMUL_SIZE, "cpu", 64)
+    (row,) = extend.run({**SMALL, "dtype": ("bf16",), "kv_dtype": "fp8_e5m2"})
+    assert row.variant.endswith("_bf16_kvfp8_e5m2_d64_b16_bshd")
+    assert row.shape.dtypes == "bf16 kvfp8_e5m2"
+    assert {"sdpa", "sdpa_lower_right"} <= row.peers.keys()
+
+
 def test_a_wrong_result_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = extend.ops.extend_attention
 

@@ -15,7 +15,7 @@ from kgen.bench.pool import Shape
 from kgen.diagnostics import Diagnostic, KgenError
 from kgen.spec.benches import cell_filter, holds
 from kgen.spec.load import load_bench
-from tests.bench.grid_samples import row, small_grid
+from tests.bench.grid_samples import GRID, row, small_grid
 
 
 @pytest.fixture
@@ -46,6 +46,25 @@ def test_every_cell_is_measured_in_order(bench):
     assert said[3].startswith("[4/4] mixed 8/1x64 f32 bhsd p16: ")
     assert said[3].endswith("80% of ceiling, 40% of stream, 1.10x other")
     assert [one.means for one in report.outcomes] == [("all", "grouped")] * 2 + [("all",)] * 2
+
+
+def test_a_grid_may_hold_caches_of_8_bits(tmp_path):
+    text = GRID.replace("axes: {dtype: [f32],", "axes: {dtype: [f32, bf16], kv_dtype: [bf16, fp8_e4m3],")
+    file = tmp_path / "eight.yaml"
+    file.write_text(text)
+    bench, shapes = load_bench(file, api.check()), []
+    only = cell_filter("kv_dtype == 'fp8_e4m3' and kv_heads == 1 and not ragged", bench, api.check())
+    report = run_grid(bench, {}, only=only, measure=measured(shapes))
+    names = [f"even 8/1x64 {dtype} kvfp8_e4m3 bhsd p16" for dtype in ("f32", "bf16")]
+    assert [one.cell for one in report.outcomes] == names
+    assert [(shape.dtype, shape.kv_dtype) for shape, _ in shapes] == [
+        ("f32", "fp8_e4m3"),
+        ("bf16", "fp8_e4m3"),
+    ]
+    same = cell_filter("kv_dtype == dtype", bench, api.check())
+    assert [cell.kv_dtype for cell in bench.cells() if holds(same, cell)] == [""] * 4
+    (params,) = {tuple(sorted(p.items())) for _, p in kernels_of([bench.cells()[-1]], {})}
+    assert dict(params)["kv_dtype"] == "fp8_e4m3"
 
 
 def test_a_condition_chooses_cells(bench):

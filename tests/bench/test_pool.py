@@ -40,6 +40,7 @@ def test_shape_counts_pages_and_bytes():
     assert SHAPE.pages == 3
     assert SHAPE.kv_bytes == 2 * 2 * 37 * 2 * 32 * 4
     assert dataclasses.replace(SHAPE, dtype="bf16").kv_bytes == SHAPE.kv_bytes // 2
+    assert dataclasses.replace(SHAPE, kv_dtype="fp8_e5m2").kv_bytes == SHAPE.kv_bytes // 4
 
 
 def test_tables_share_no_page_and_outgrow_the_cache(pool):
@@ -48,6 +49,19 @@ def test_tables_share_no_page_and_outgrow_the_cache(pool):
     assert len(pool.tables) == 1 + ROTATION * 2
     assert pool.rotation_bytes == ROTATION * 2 * SHAPE.kv_bytes
     assert not torch.equal(ids, ids.sort().values)
+
+
+def test_a_pool_of_8_bits_stands_for_normal_values():
+    shape = dataclasses.replace(SHAPE, kv_dtype="fp8_e4m3")
+    made = draw_pool(shape, LAYOUTS["bshd"], cache_bytes=shape.kv_bytes)
+    assert (made.q.dtype, made.k_cache.dtype) == (torch.float32, torch.float8_e4m3fn)
+    assert made.page_bytes == 16 * 2 * 32
+    k, v = made.row(1, 1)
+    assert k.dtype == torch.float64 and k.shape == (37, 2, 32)
+    assert 0.8 < float(k.std()) < 1.2 and 0.8 < float(v.std()) < 1.2
+    gathered, _ = made.contiguous(1)
+    assert gathered.dtype == torch.float32
+    assert torch.equal(gathered[1, :, :37].transpose(0, 1), k.float())
 
 
 def test_even_a_large_set_has_another_to_turn_to():
