@@ -73,7 +73,7 @@ constexpr int kRows = 32;       // rows of a wave
 constexpr int kTileRows = kWaves * kRows;
 constexpr int kKeys = 64;  // keys of a tile
 
-constexpr int kVector = 8;  // elements in 16 bytes
+[[maybe_unused]] constexpr int kVector = 8;  // elements in 16 bytes
 constexpr int kChunks = kHeadDim / kgen::kCodes;
 // A tile on its way into LDS: the threads next to one another bring the pieces of 16 elements of a key.
 constexpr int kAtOnce = kThreads / kChunks;  // keys
