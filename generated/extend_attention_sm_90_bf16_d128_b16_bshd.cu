@@ -438,11 +438,9 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
     }
 
     // A box that is not whole: rows from the pool, new rows and, past the last or of a page that is none, zeros.
-    if (!is_page && token < pooled) {
-      if (lane == 0) {
-        kgen::report(a.error, 2, seq, token / kBlockSize, page_id);
-        faults.store(wave, 1);
-      }
+    if (lane == 0 && !is_page && token < pooled) {
+      kgen::report(a.error, 2, seq, token / kBlockSize, page_id);
+      faults.store(wave, 1);
     }
     KGEN_NO_UNROLL
     for (int i = lane; i < kBox * kChunks; i += kgen::kWave) {

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 AXES = ("block", "head", "token", "dim")
+CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
+"""What the size of each axis of a KV cache is called."""
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,19 @@ from torch import Tensor
 
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
 from kgen.dispatch import gpu
-from kgen.fp8 import FORMATS
 from kgen.quantise import format_of, values_of
+from kgen.semantics import DTYPES
+from kgen.spec.benches import FLOAT_TYPES, KV_TYPES
 from kgen.spec.load import load_catalog
-from kgen.testing.memory import DTYPES
+from kgen.testing.memory import torch_dtype
 
-FLOATS = ("f32", "f16", "bf16")
-CHOICES = (*FLOATS, "fp8_e4m3", "fp8_e5m2")
 REACH = 8.0
 """The largest value that a scale lets a drawn cache hold: normal values stay far below it."""
 
 
 def check_dtypes(dtype: str, kv_dtype: str) -> None:
     """Raise KgenError (K580) for what no call holds."""
-    for name, value, known in (("dtype", dtype, FLOATS), ("kv-dtype", kv_dtype, CHOICES)):
+    for name, value, known in (("dtype", dtype, FLOAT_TYPES), ("kv-dtype", kv_dtype, KV_TYPES)):
         if value not in known:
             hint = choice_hint(value, list(known))
             raise KgenError(Diagnostic("K580", f"--{name} {value} is not known", hint=hint))
@@ -32,11 +31,14 @@ def label(dtype: str, kv_dtype: str) -> str:
 
 
 def stored(kv_dtype: str, device: str) -> torch.dtype:
-    """The torch dtype of a cache: 8-bit floats are of the flavour that kernels for the device read."""
+    """The torch dtype of a cache: 8-bit floats are of the flavour that kernels for the device read. Raises
+    KgenError (K580) where they read none."""
     arch = gpu.arch_of(device) if device != "cpu" else "cpu_generic"
     target = load_catalog().targets.get(arch)
-    one = FORMATS.get((kv_dtype, target.numbers.fp8 if target is not None else "ocp"))
-    found: torch.dtype = DTYPES[kv_dtype] if one is None else getattr(torch, one.torch)
+    found = torch_dtype(kv_dtype, target.numbers.fp8 if target is not None else "none")
+    if found is None:
+        hint = "measure a KV dtype of 16 bits there"
+        raise KgenError(Diagnostic("K580", f"kernels for {arch} read no {kv_dtype}", hint=hint))
     return found
 
 
@@ -58,4 +60,4 @@ def meant(rows: Tensor, scale: Tensor | None) -> Tensor:
 
 def element_size(dtype: str, kv_dtype: str) -> int:
     """Bytes of an element of a cache."""
-    return 1 if any(kv_dtype == one.dtype for one in FORMATS.values()) else DTYPES[kv_dtype or dtype].itemsize
+    return DTYPES[kv_dtype or dtype]

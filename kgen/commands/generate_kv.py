@@ -19,16 +19,13 @@ def kept_dtype(name: str, device: Any) -> Any:
     there read."""
     from kgen import api
     from kgen.dispatch.gpu import arch_of
-    from kgen.quantise import dtype_of
     from kgen.targets.host import native_target
-    from kgen.testing.memory import DTYPES
+    from kgen.testing.memory import torch_dtype
 
-    if name in DTYPES:
-        return DTYPES[name]
     catalog = api.check()
     target = native_target(catalog) if device.type == "cpu" else arch_of(str(device))
     flavour = catalog.targets[target].numbers.fp8 if target in catalog.targets else "none"
-    found = dtype_of(name, flavour)
+    found = torch_dtype(name, flavour)
     if found is None:
         message = f"kernels for {target} read no {name}"
         raise KgenError(Diagnostic("K806", message, hint="--kv-dtype f32, f16 and bf16 can be had there"))

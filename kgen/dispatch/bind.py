@@ -14,12 +14,10 @@ from kgen.diagnostics import Collector, KgenError, choice_hint
 from kgen.dispatch import codes
 from kgen.dispatch.flavours import disagreement, hint_for_bytes
 from kgen.dispatch.model import Bound, Call, Names, View
-from kgen.layout import TensorOrder
+from kgen.layout import CACHE_SIZES, TensorOrder
 from kgen.manifest import ArgumentRule, AxisRule, Code, Policy, Scalar
 from kgen.semantics import DTYPES, evaluate
 
-CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
-"""Axes of a KV cache -> the names of their sizes."""
 _ORDER = {"read": 0, "update": 1, "write": 2}
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kgen.dispatch.bind import CACHE_SIZES
 from kgen.dispatch.model import Bound, Names
+from kgen.layout import CACHE_SIZES
 from kgen.manifest import ArgumentRule, Box, Policy
 from kgen.semantics import DTYPES, evaluate
 

@@ -320,8 +320,8 @@ def _is_of_build(policy: Policy, names: Names) -> bool:
 
 def _refuse(plan: Plan, status: int) -> None:
     """Raise what a driver answered in place of a launch."""
-    driver = plan.launcher.driver if plan.launcher else gpu.driver()
-    raise driver.refusal(driver.START, status)
+    assert plan.launcher is not None  # something was to be launched
+    raise plan.launcher.refusal(status)
 
 
 def _check_absent(policy: Policy, bound: Bound) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kgen.diagnostics import KgenError
 from kgen.dispatch import cuda, hip
 from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.driver import Driver, Grid, Kernel
@@ -177,6 +178,10 @@ class Launcher:
             for step in self.steps:
                 maps = [self.driver.encode(each, words) for each in step.maps]
                 self.driver.launch(step.kernel, step.grid, step.block, step.dynamic_lds, words, stream, maps)
+
+    def refusal(self, status: int) -> KgenError:
+        """What a status other than 0 of the compiled binding means (K526)."""
+        return self.driver.refusal(cuda.ENCODE if status < 0 else self.driver.START, abs(status))
 
 
 def misplaced(launcher: Launcher, words: Sequence[int]) -> tuple[int, int, int, int] | None:

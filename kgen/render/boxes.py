@@ -22,7 +22,6 @@ class BoxText:
     """A tensor that comes in boxes: its name, and its BoxMap on the simulator as C++ over the block `a`."""
 
     name: str
-    rows: int
     map: str
 
 
@@ -34,7 +33,7 @@ def boxes_of(variant: Variant) -> tuple[Box, ...]:
 def box_texts(variant: Variant) -> tuple[BoxText, ...]:
     """The same for templates."""
     indexer = Indexer(variant)
-    return tuple(BoxText(argument.name, rows, _map(indexer, argument)) for argument, rows in _boxed(variant))
+    return tuple(BoxText(argument.name, _map(indexer, argument)) for argument, _ in _boxed(variant))
 
 
 def _boxed(variant: Variant) -> list[tuple[ArgumentSpec, int]]:

@@ -10,7 +10,7 @@ k_order v_order                      axis orders of the caches (only with a know
 index(tensor, axis=place, ...)       an element offset, simplified
 extent(tensor)                       one more than the largest element offset
 kernels                              the launches of a GPU variant: symbol, x, y, z, block, boxes
-boxes                                tensors that come in boxes, parameters of the first kernel: name, rows
+boxes                                tensors that come in boxes, parameters of the first kernel: name, map
 dynamic_lds                          bytes of shared memory that come with the launch; 0: it declares them
 products(dtype)                      the matrix instruction and plans of both products; None without one
 matrix_form(dtype, key_vector=N, value_vector=N, tiles=T)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from kgen.algebra.bounds import Bounds
 from kgen.algebra.simplify import simplify
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint
-from kgen.layout import AXES, TensorOrder
+from kgen.layout import AXES, CACHE_SIZES, TensorOrder
 from kgen.manifest import Scalar
 from kgen.render.cpp import print_cpp
 from kgen.semantics import DTYPES
@@ -21,7 +21,7 @@ from kgen.spec.model import ArgumentSpec
 from kgen.syntax.ast import Attr, Binary, Expr, Int, Name, names_of, rebuild, walk
 from kgen.syntax.parser import parse_expr
 from kgen.variants.model import Variant
-from kgen.variants.policy import CACHE_SIZES, strided_axes
+from kgen.variants.policy import strided_axes
 
 Place = str | int
 _BLOCK = "a"

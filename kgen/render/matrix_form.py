@@ -119,12 +119,11 @@ def matrix_form(
     if produced.rows != operands.queries or output.rows != operands.queries:
         raise _no_form(plan, "a tile spans several row tiles")
 
-    wave, d = one.wave, one.d.elements
+    d, lane = one.d.elements, {"lane": one.wave}
     rows, slot_of = _slots(produced)
     out_slots = made.same_rows(output, rows)
     query_rows, query_slot_of = _slots(asked)
     shares = made.shared_lanes(rows)
-    lane = {"lane": wave}
     return MatrixForm(
         instruction=one,
         operands=operands,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
+from kgen.fp8 import BY_TORCH
 from kgen.runtime.errors import fault
 
-FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+FLOAT8: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in BY_TORCH)
 """The dtypes whose elements need a scale."""
 ROOM = 2.0
 """How many times as large as observed a value may be before it is cut."""

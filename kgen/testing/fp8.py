@@ -13,7 +13,7 @@ from kgen.layout import Layout
 from kgen.quantise import dequantised, format_of, quantised
 from kgen.reference import known_order
 from kgen.testing.case import Case, Fault, Inputs
-from kgen.testing.memory import DTYPES, Form, Garbage, Placed, place
+from kgen.testing.memory import Form, Garbage, Placed, place, torch_dtype
 
 SPREAD = 8.0
 """Values of a cache lie between this and its half, at most; most of them are about 1."""
@@ -28,10 +28,8 @@ def kv_format(case: Case) -> Format | None:
 
 def kv_dtype(case: Case) -> torch.dtype:
     """The torch dtype of the case's caches."""
-    one = kv_format(case)
-    found: torch.dtype = (
-        DTYPES[str(case.variant.params["kv_dtype"])] if one is None else getattr(torch, one.torch)
-    )
+    found = torch_dtype(str(case.variant.params["kv_dtype"]), case.variant.target.numbers.fp8)
+    assert found is not None  # the variant was accepted
     return found
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kgen.fp8 import SIGN
-from kgen.quantise import format_of
+from kgen.quantise import dtype_of, format_of
 
 DTYPES: Mapping[str, torch.dtype] = {
     "f32": torch.float32,
@@ -24,6 +24,13 @@ DTYPES: Mapping[str, torch.dtype] = {
     "i64": torch.int64,
     "u8": torch.uint8,
 }
+
+
+def torch_dtype(name: str, flavour: str) -> torch.dtype | None:
+    """The torch dtype of a dtype of the specs, of 8-bit floats in a flavour; None where there is none."""
+    return DTYPES[name] if name in DTYPES else dtype_of(name, flavour)
+
+
 MAP_NORESERVE = 0x4000  # Linux; Python names it only from 3.13 on
 
 

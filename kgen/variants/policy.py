@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from kgen.fp8 import DTYPES as FP8
-from kgen.layout import AXES
+from kgen.layout import AXES, CACHE_SIZES
 from kgen.manifest import (
     FLAVOUR,
     HEADER,
@@ -31,9 +31,6 @@ from kgen.spec.arguments import axis_facts
 from kgen.spec.evaluate import inline, target_fields
 from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec, TargetSpec, VariantSpec
 from kgen.syntax.ast import Attr, Expr, Name, to_code, walk
-
-CACHE_SIZES = {"block": "num_blocks", "head": "num_kv_heads", "token": "block_size", "dim": "head_dim"}
-"""What the size of each axis of a KV cache is called."""
 
 
 def compile_policy(op: OpSpec, targets: Mapping[str, TargetSpec] | None = None) -> Policy:

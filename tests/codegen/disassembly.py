@@ -10,6 +10,7 @@ import pytest
 
 from kgen import api, paths
 from kgen.diagnostics import KgenError
+from kgen.inspect.code import Function
 from kgen.inspect.disassemble import disassemble
 from kgen.inspect.loops import Loop, find_loops
 from kgen.inspect.report import kernel_report
@@ -53,6 +54,18 @@ def instructions(entry: Entry, symbol: str) -> Counter[str]:
 def inner_loop(entry: Entry, symbol: str, family: str) -> Loop:
     """The loop of a kernel that reads and multiplies most, as `kgen inspect` picks it. Skips the test where
     no disassembler is installed."""
+    function = _function(entry, symbol)
+    report = kernel_report(symbol, [function], family)
+    assert report.loop is not None
+    return next(loop for loop in find_loops(function) if loop.header == report.loop.address)
+
+
+def texts_of(entry: Entry, symbol: str) -> list[str]:
+    """All instructions of a kernel. Skips the test where no disassembler is installed."""
+    return [instruction.text for instruction in _function(entry, symbol).instructions]
+
+
+def _function(entry: Entry, symbol: str) -> Function:
     try:
         functions = disassemble(entry, artefact(entry))
     except KgenError as error:
@@ -60,9 +73,7 @@ def inner_loop(entry: Entry, symbol: str, family: str) -> Loop:
             pytest.skip(error.diagnostics[0].message)
         raise
     (function,) = (found for found in functions if found.name == symbol)
-    report = kernel_report(symbol, [function], family)
-    assert report.loop is not None
-    return next(loop for loop in find_loops(function) if loop.header == report.loop.address)
+    return function
 
 
 def texts(loop: Loop) -> list[str]:

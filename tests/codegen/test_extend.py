@@ -7,19 +7,19 @@ import re
 import pytest
 
 from kgen.inspect.census import census
-from tests.codegen.disassembly import built, has_amd, has_nvcc, inner_loop, instructions, variant
+from tests.codegen.disassembly import built, has_amd, has_nvcc, inner_loop, instructions, texts_of, variant
 
 needs_nvcc = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 needs_amd = pytest.mark.skipif(not has_amd(), reason="clang++-19 and llvm-objdump-19 are not installed")
 
 
-def extend(arch, head_dim, mask="causal", dtype="bf16"):
+def extend(arch, head_dim, mask="causal", dtype="bf16", block_size=16):
     return variant(
         arch,
         "extend_attention",
         dtype=dtype,
         head_dim=head_dim,
-        block_size=16,
+        block_size=block_size,
         layout="bshd",
         variant=mask,
     )
@@ -48,12 +48,18 @@ def test_the_loop_on_nvidia_multiplies_and_reads_by_tiles(arch, threads):
     assert found["matrix"] == 2 * (2 * 8 * 8)
     # an operand tile each for keys and values, and the parked queries
     assert found["lds"] >= 2 * 32 + 16
-    if arch == "sm_90":
-        # Vectors come in boxes, which lanes ask for outside of the loop's own straight path.
-        assert [box.argument for box in entry.launch.boxes] == ["k_cache", "v_cache", "k_new", "v_new"]
-        assert "load_16" not in found
-    else:
+    if arch == "sm_80":
         assert found["load_16"] == 2 * 64 * (128 // 8) // threads  # copies past the registers, a share each
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("block_size", "boxes"), [(16, 8), (1, 0)])
+def test_the_copy_engine_brings_pages_that_hold_boxes(block_size, boxes):
+    """Keys and values, of the pool and new ones, before the loop and in it."""
+    entry = built(extend("sm_90", 128, block_size=block_size))
+    named = [box.argument for box in entry.launch.boxes]
+    assert named == (["k_cache", "v_cache", "k_new", "v_new"] if boxes else [])
+    assert sum("UTMALDG" in text for text in texts_of(entry, entry.symbol)) == boxes
 
 
 @needs_amd

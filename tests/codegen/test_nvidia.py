@@ -3,7 +3,7 @@
 import pytest
 
 from kgen.inspect.census import census
-from tests.codegen.disassembly import built, has_nvcc, inner_loop, variant
+from tests.codegen.disassembly import built, has_nvcc, inner_loop, texts_of, variant
 
 pytestmark = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 
@@ -61,3 +61,21 @@ def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, h
     assert not found.keys() & {"scratch", "lds", "barrier"}
     combine = inner_loop(entry, entry.launch.then.symbol, "nvidia")
     assert "scratch" not in census(combine.own, "nvidia")
+
+
+def test_a_block_that_adds_orders_what_it_wrote_and_what_it_reads():
+    made = variant(
+        "sm_90",
+        dtype="bf16",
+        head_dim=128,
+        block_size=16,
+        layout="bshd",
+        reuse_kv_times=4,
+        partition_size=-1,
+    )
+    texts = texts_of(built(made), made.name)
+    adds = [i for i, text in enumerate(texts) if "ATOMG.E.ADD" in text]
+    assert adds
+    for at in adds:
+        assert any("MEMBAR.ALL.GPU" in text or "MEMBAR.SC.GPU" in text for text in texts[at - 4 : at])
+        assert any("CCTL.IVALL" in text for text in texts[at + 1 : at + 5])

@@ -9,7 +9,7 @@ SHARED = r"""
 #include <string.h>
 char log_text[4096];
 long long seen[64], blocks[8][64];  // of each launch: what was asked, and the first words of the block
-int launches, refuse_launch, words_to_see = 4, maps_to_see, current = 5;
+int launches, refuse_launch, refuse_map, words_to_see = 4, maps_to_see, current = 5;
 long long maps[8][16];  // parameters behind the block, of the last launch
 static int say(const char* text) { strcat(strcat(log_text, text), " "); return 0; }
 static int load(void** module, const void* image) {
@@ -70,7 +70,7 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
 int cuTensorMapEncodeTiled(long long* map, int element, unsigned rank, void* address,
                            const long long* sizes, const long long* strides, const unsigned* box,
                            const unsigned* steps, int interleave, int swizzle, int promotion, int fill) {
-  if ((long long)map % 64 || (long long)address % 16) return 1;
+  if (refuse_map || (long long)map % 64 || (long long)address % 16) return 500;
   map[0] = (long long)address, map[1] = element, map[2] = rank;
   for (int i = 0; i < 5; ++i) map[3 + i] = sizes[i], map[12] = map[12] * 1000 + box[i] * steps[i];
   for (int i = 0; i < 4; ++i) map[8 + i] = strides[i];
@@ -150,6 +150,6 @@ def maps(driver):
     return [list(row)[:14] for row in rows[:count]]
 
 
-def refuse(driver, value):
-    """Whether launches are refused from now on."""
-    ctypes.c_int.in_dll(driver.library, "refuse_launch").value = value
+def refuse(driver, value, what="launch"):
+    """Whether launches, or tensor maps (`map`), are refused from now on."""
+    ctypes.c_int.in_dll(driver.library, f"refuse_{what}").value = value

@@ -120,7 +120,7 @@ class Calls:
         raise AssertionError(f"pair {pair} of {plan.policy.op} meets at {apart}")
 
     def refuse(self, plan, status):
-        raise plan.launcher.driver.refusal(plan.launcher.driver.START, status)
+        raise plan.launcher.refusal(status)
 
     def wait(self, plan):
         if self.told[0]:
@@ -236,6 +236,20 @@ def test_tensors_that_come_in_boxes_are_told_behind_the_block(driver, launcher):
     finally:
         fake_driver.show_maps(driver, 0)
     assert len(calls.plans) == 1
+
+
+def test_a_tensor_the_copy_engine_cannot_take_is_refused_by_name(driver, launcher):
+    if driver.NAME != "CUDA":
+        pytest.skip("the copy engine is NVIDIA's")
+    cache = TensorMap(NAMES.index("k_cache"), 2, (64, 16, 2, 2, 5), (512, 128, 256, 8192), (64, 16, 2, 1, 1))
+    calls = Calls(driver, launcher, maps=(cache,))
+    fake_driver.refuse(driver, 1, "map")
+    try:
+        with pytest.raises(KgenError, match="the CUDA driver refused cuTensorMapEncodeTiled: FOUND"):
+            calls()
+    finally:
+        fake_driver.refuse(driver, 0, "map")
+    assert "launch" not in fake_driver.log(driver)
 
 
 def test_a_driver_without_a_copy_engine_says_so(driver):

@@ -312,6 +312,16 @@ KERNEL(waits_for_a_speaker_too_many) {
   it.landings.wait(0, 0);  // FAULT
 }
 
+KERNEL(waits_for_a_round_that_is_long_over) {
+  const Landed it(a, 1);
+  for (int round = 0; round < 2; ++round) {
+    if (t() == 0) it.landings.expect(0, 0);
+    it.landings.wait(0, round);
+    kgen::block_sync();
+  }
+  it.landings.wait(0, 0);  // FAULT
+}
+
 KERNEL(speaks_twice) {
   const Landed it(a, 1);
   if (t() == 0) it.landings.expect(0, 2048);

@@ -141,7 +141,7 @@ class Launcher {
   }
 
   // Starts every kernel on a stream of the device; waits for nothing. `block` is copied before this
-  // returns. Answers the driver's status.
+  // returns. Answers the driver's status, below 0 where it is that of describing a tensor.
   int start(int64_t* block, void* stream) const {
     int64_t before = 0;
     int status = place_.get(before);
@@ -170,7 +170,7 @@ class Launcher {
         status = step.maps[i].encode(encode_, block, maps[i]);
         parameters[1 + i] = &maps[i];
       }
-      if (status != 0) return status;
+      if (status != 0) return -status;
       status = start_(step.function, grid[0], grid[1], grid[2], step.block, 1, 1, step.dynamic_lds, stream,
                       parameters, nullptr);
       if (status != 0) return status;

@@ -119,7 +119,11 @@ class Machine {
     Thread& thread = threads_[current];
     thread.landing = turn;
     thread.round = round;
-    if (landing(turn, where).rounds <= round) wait(State::kAtLanding, "landings.wait", where);
+    const int over = landing(turn, where).rounds;
+    if (over > round + 1) {  // a chip tells odd rounds from even ones, and nothing else
+      stop(where, "landing %d: round %d is waited for when %d are over", turn, round, over);
+    }
+    if (over <= round) wait(State::kAtLanding, "landings.wait", where);
   }
 
   // Stops the kernel at the running thread: nothing of it runs any more.
