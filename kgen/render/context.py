@@ -91,7 +91,9 @@ def context(variant: Variant) -> dict[str, Any]:
         "index": indexer.index,
         "extent": indexer.extent,
         "products": partial(plan_products, variant.target),
-        "matrix_form": lambda dtype, **how: matrix_form(plan_products(variant.target, dtype), **how),
+        "matrix_form": lambda dtype, *, turned=False, **how: matrix_form(
+            plan_products(variant.target, dtype, turned=turned), **how
+        ),
     }
     if variant.mask is not None:
         masks = Masks(variant.mask)

@@ -25,12 +25,13 @@ from kgen.variants.operand import OperandPlan
 class ScoreLoads:
     """Dims of the first product. Step s, summed position k takes dim `dims[s][k]` of its chunk
     of `steps * k` dims; a lane's vector starts at dim `starts[lane]` and holds `vector` elements,
-    `vector // steps` for each step."""
+    `vector // steps` for each step. A lane reads `rows` tokens of a product."""
 
     vector: int
     steps: int
     dims: tuple[tuple[int, ...], ...]
     starts: tuple[int, ...]
+    rows: int = 1
 
     @property
     def chunk(self) -> int:
@@ -40,7 +41,7 @@ class ScoreLoads:
 @dataclass(frozen=True)
 class ValueLoads:
     """Dims of the second product. Column c of tile j is dim `dims[j][c]` of its chunk of
-    `tiles * columns` dims; a lane's vector starts at dim `starts[lane]`, one element a tile."""
+    `tiles * columns` dims; a lane's vector starts at dim `starts[lane]`, `vector // tiles` elements a tile."""
 
     vector: int
     tiles: int
@@ -64,9 +65,9 @@ def value_fragment(instruction: MatrixInstruction, plan: OperandPlan) -> Fragmen
 
 def plan_score_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: int) -> ScoreLoads | None:
     """Dims of the first product for loads of `vector` elements; None where no form exists:
-    a lane holds several tokens, or lanes divide the sum unevenly."""
+    a lane holds different dims of its tokens, or lanes divide the sum unevenly."""
     key = key_fragment(instruction, plan)
-    held = [_single_row(lane) for lane in key.cells]
+    held = [_same_positions(lane) for lane in key.cells]
     if any(positions is None for positions in held):
         return None
     shares = sorted({p for p in held if p is not None})
@@ -81,21 +82,32 @@ def plan_score_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: 
             for place, k in enumerate(share):
                 dims[step][k] = index * vector + step * width + place
     starts = tuple(shares.index(p) * vector for p in held if p is not None)
-    return ScoreLoads(vector, steps, tuple(map(tuple, dims)), starts)
+    return ScoreLoads(vector, steps, tuple(map(tuple, dims)), starts, rows=key.elements // width)
 
 
 def plan_value_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: int) -> ValueLoads | None:
-    """Dims of the second product for loads of `vector` elements of one token; None where a lane
-    holds several columns of V."""
+    """Dims of the second product for loads of `vector` elements of one token; None where lanes
+    divide the columns of V unevenly."""
     value = value_fragment(instruction, plan)
-    columns = [{col for _, col in lane} for lane in value.cells]
-    if any(len(held) != 1 for held in columns):
+    held = [tuple(dict.fromkeys(col for _, col in lane)) for lane in value.cells]
+    shares = list(dict.fromkeys(held))
+    width = len(shares[0])
+    if sorted(col for share in shares for col in share) != list(range(value.cols)) or vector % width:
         return None
-    starts = tuple(held.pop() * vector for held in columns)
-    dims = tuple(tuple(c * vector + j for c in range(value.cols)) for j in range(vector))
-    return ValueLoads(vector, vector, dims, starts)
+    tiles = vector // width
+    dims = [[0] * value.cols for _ in range(tiles)]
+    for index, share in enumerate(shares):
+        for tile in range(tiles):
+            for place, col in enumerate(share):
+                dims[tile][col] = index * vector + tile * width + place
+    starts = tuple(shares.index(share) * vector for share in held)
+    return ValueLoads(vector, tiles, tuple(map(tuple, dims)), starts)
 
 
-def _single_row(lane: tuple[tuple[int, int], ...]) -> tuple[int, ...] | None:
-    """The summed positions of a lane that holds one row, in register order."""
-    return tuple(k for _, k in lane) if len({row for row, _ in lane}) == 1 else None
+def _same_positions(lane: tuple[tuple[int, int], ...]) -> tuple[int, ...] | None:
+    """The summed positions a lane holds of each of its rows, in register order."""
+    rows: dict[int, list[int]] = {}
+    for row, k in lane:
+        rows.setdefault(row, []).append(k)
+    first, *others = rows.values()
+    return tuple(first) if all(other == first for other in others) else None

@@ -11,6 +11,10 @@ the first product are the very registers it must supply to the second, so that P
   `tokens[k]`, and the rows of V are fetched in that order.
 
 Where no such form exists the plan says `lds`: P is laid out anew through shared memory.
+
+Where a wave can turn tiles of 8 x 8, two elements of 16 bits a lane, `turned_plan` has a form in which P is
+turned on its way: S^T = K Q^T and O^T = V^T P^T, so that query rows lie along n, the shorter side of an
+instruction whose tile is not square. Fewer rows then are padding.
 What it does not do: choose tile sizes, count registers, print code.
 """
 
@@ -24,6 +28,9 @@ from kgen.targets.matrix import Fragment, MatrixInstruction
 
 Register = tuple[int, int]  # (tile, element)
 
+TURNED_LANES = 32
+"""A wave that turns tiles has so many lanes."""
+
 
 @dataclass(frozen=True)
 class OperandPlan:
@@ -32,7 +39,8 @@ class OperandPlan:
     `accumulators` x first-product tiles are held when `operands` second-product operands are
     formed; `moves[o][e]` is the accumulator register that is element e of operand o; `tokens[k]`
     the token of the tile at summed position k. `aligned`: a lane's row statistics cover every
-    row of O it accumulates. `form` is `registers` or `lds` (then moves and tokens are empty).
+    row of O it accumulates. `form` is `registers`, `turned` (moves start from where turned elements lie)
+    or `lds` (then moves and tokens are empty).
     """
 
     form: str
@@ -64,6 +72,11 @@ def candidates(instruction: MatrixInstruction) -> Iterator[OperandPlan]:
             if plan is not None:
                 yield plan
     yield _lds_form(instruction)
+
+
+def turned_plan(instruction: MatrixInstruction) -> OperandPlan | None:
+    """The form in which a wave turns the tiles of P; None where there is none."""
+    return _register_form(instruction, "St", "B", turned=True)
 
 
 def cost(plan: OperandPlan) -> tuple[object, ...]:
@@ -110,8 +123,15 @@ def _output(instruction: MatrixInstruction, side: str) -> Fragment:
     return instruction.d if side == "A" else instruction.d.transposed()
 
 
-def _register_form(instruction: MatrixInstruction, orientation: str, side: str) -> OperandPlan | None:
-    source = tiled(_produced(instruction, orientation), *_composition(instruction, orientation, side))
+def _register_form(
+    instruction: MatrixInstruction, orientation: str, side: str, turned: bool = False
+) -> OperandPlan | None:
+    produced = _produced(instruction, orientation)
+    if turned and (produced.wave != TURNED_LANES or produced.elements % 2):
+        return None
+    source = tiled(
+        _turned(produced) if turned else produced, *_composition(instruction, orientation, side)
+    )
     sink = tiled(_consumed(instruction, side), *_composition(instruction, orientation, side))
     matched = _match(source, sink)
     if matched is None:
@@ -120,7 +140,7 @@ def _register_form(instruction: MatrixInstruction, orientation: str, side: str) 
     held = _consumed(instruction, side).elements
     operands = len(sink.cells[0]) // held
     return OperandPlan(
-        form="registers",
+        form="turned" if turned else "registers",
         orientation=orientation,
         side=side,
         queries=sink.rows,
@@ -131,7 +151,23 @@ def _register_form(instruction: MatrixInstruction, orientation: str, side: str) 
             tuple(divmod(moves[o * held + e], instruction.d.elements) for e in range(held))
             for o in range(operands)
         ),
-        aligned=_aligned(_produced(instruction, orientation), _output(instruction, side)),
+        aligned=_aligned(produced, _output(instruction, side)),
+    )
+
+
+def _turned(one: Fragment) -> Fragment:
+    """The cells a lane has after tiles were turned. Of a tile lane l holds columns 2 (l % 4) and 2 (l % 4) + 1
+    of row l / 4, one pair of elements, and receives those rows of that column."""
+    return Fragment(
+        one.rows,
+        one.cols,
+        tuple(
+            tuple(
+                one.cells[(2 * (lane % 4) + e % 2) * 4 + lane // 8][e // 2 * 2 + lane // 4 % 2]
+                for e in range(one.elements)
+            )
+            for lane in range(TURNED_LANES)
+        ),
     )
 
 

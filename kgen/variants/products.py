@@ -14,7 +14,7 @@ from kgen.spec.model import TargetSpec
 from kgen.targets.instructions import instruction, instructions
 from kgen.targets.matrix import MatrixInstruction
 from kgen.variants.loads import ScoreLoads, ValueLoads, plan_score_loads, plan_value_loads
-from kgen.variants.operand import OperandPlan, cost, plan_operands
+from kgen.variants.operand import OperandPlan, cost, plan_operands, turned_plan
 from kgen.variants.tiles import TileLoads, plan_tiles
 
 VECTOR_BYTES = 16
@@ -34,12 +34,18 @@ class Products:
     tiles: tuple[TileLoads, TileLoads] | None = None
 
 
-def plan_products(target: TargetSpec, dtype: str, name: str = "") -> Products | None:
+def plan_products(
+    target: TargetSpec, dtype: str, name: str = "", *, turned: bool = False
+) -> Products | None:
     """The best plan for a dtype, or the one that uses the instruction `name`; None where the target
-    has no instruction for the dtype. Raises KgenError: K205 for an unknown name, K219 for a faulty map."""
+    has no instruction for the dtype. `turned`: the plan in which a wave turns P, with fewer query rows.
+    Raises KgenError: K205 for an unknown name, K219 for a faulty map."""
     if name:
         return products_of(instruction(target, name))
     fitting = [one for one in instructions(target).values() if one.dtype == dtype]
+    if turned:
+        plans = [plan for one in fitting if (plan := turned_products(one)) is not None]
+        return min(plans, key=lambda plan: cost(plan.operands), default=None)
     return min((products_of(one) for one in fitting), key=lambda plan: cost(plan.operands), default=None)
 
 
@@ -47,16 +53,22 @@ def plan_products(target: TargetSpec, dtype: str, name: str = "") -> Products | 
 def products_of(one: MatrixInstruction) -> Products:
     """The plan of an instruction that serves both products."""
     operands = plan_operands(one)
-    vector = VECTOR_BYTES // INPUTS[one.dtype]
     if operands.form != "registers":
         return Products(one, operands, None, None)
-    return Products(
-        one,
-        operands,
-        plan_score_loads(one, operands, vector),
-        plan_value_loads(one, operands, vector),
-        plan_tiles(one, operands) if INPUTS[one.dtype] == 2 else None,
-    )
+    loads = _loads(one, operands)
+    return Products(one, operands, *loads, plan_tiles(one, operands) if INPUTS[one.dtype] == 2 else None)
+
+
+@functools.lru_cache(maxsize=256)
+def turned_products(one: MatrixInstruction) -> Products | None:
+    """The plan of an instruction in which P is turned on its way; None where it has none."""
+    operands = turned_plan(one) if INPUTS[one.dtype] == 2 else None
+    return None if operands is None else Products(one, operands, *_loads(one, operands))
+
+
+def _loads(one: MatrixInstruction, operands: OperandPlan) -> tuple[ScoreLoads | None, ValueLoads | None]:
+    vector = VECTOR_BYTES // INPUTS[one.dtype]
+    return plan_score_loads(one, operands, vector), plan_value_loads(one, operands, vector)
 
 
 def describe(plan: Products) -> str:
@@ -66,8 +78,9 @@ def describe(plan: Products) -> str:
     if operands.form == "lds":
         return "\n".join([*lines, "  P is laid out anew through LDS: no register form exists"])
     product = "S = Q K^T" if operands.orientation == "S" else "S^T = K Q^T"
+    way = "is turned in registers" if operands.form == "turned" else "stays in registers"
     lines.append(
-        f"  P stays in registers: {product}, then P enters O as operand {operands.side}; "
+        f"  P {way}: {product}, then P enters O as operand {operands.side}; "
         f"{operands.queries} query rows, {len(operands.tokens)} tokens"
     )
     filled = f"{operands.accumulators} accumulators fill {operands.operands} operands"

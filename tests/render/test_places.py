@@ -8,6 +8,7 @@ from kgen import api
 from kgen.diagnostics import KgenError
 from kgen.render.matrix_form import matrix_form
 from kgen.render.places import place
+from kgen.variants.loads import value_fragment
 from kgen.variants.products import plan_products
 
 
@@ -39,10 +40,16 @@ def test_parameters_without_use_have_no_name():
     assert found is not None and found.parameters("lane", "e") == "int lane, int"
 
 
+NVIDIA_FORMS = [("sm_80", False), ("sm_80", True), ("sm_90", False), ("sm_90", True)]
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("name", ["gfx90a", "gfx928", "gfx936", "gfx938", "gfx942", "sm_80", "sm_90"])
-def test_every_register_of_both_products_is_where_the_maps_say(name, dtype):
-    form = matrix_form(plan_products(api.check().targets[name], dtype))
+@pytest.mark.parametrize(
+    ("name", "turned"),
+    [*((name, False) for name in ("gfx90a", "gfx928", "gfx936", "gfx938", "gfx942")), *NVIDIA_FORMS],
+)
+def test_every_register_of_both_products_is_where_the_maps_say(name, turned, dtype):
+    form = matrix_form(plan_products(api.check().targets[name], dtype, turned=turned))
     one, operands = form.instruction, form.operands
     scores = one.d if operands.orientation == "S" else one.d.transposed()
     output = one.d if operands.side == "A" else one.d.transposed()
@@ -53,9 +60,41 @@ def test_every_register_of_both_products_is_where_the_maps_say(name, dtype):
         token = value(str(form.score_token), lane=lane, tile=tile, e=e)
         row = value(str(form.score_row), lane=lane, slot=slot)
         assert (row, token - tile * scores.cols) == scores.cells[lane][e]
-        out_row = value(str(form.score_row), lane=lane, slot=value(str(form.out_slot), e=e))
-        column = value(str(form.out_dim), lane=lane, e=e) // form.values.vector
-        assert (out_row, column) == output.cells[lane][e]
+        out_row = value(str(form.score_row), lane=lane, slot=value(str(form.out.slot), e=e))
+        assert out_row == output.cells[lane][e][0]
+
+
+@pytest.mark.parametrize(("name", "turned"), [("gfx936", False), ("gfx942", False), *NVIDIA_FORMS])
+def test_outputs_lie_where_values_were_read(name, turned):
+    """Tile j of a chunk multiplies, at an operand's element of V, the dim where the template stores its sums."""
+    form = matrix_form(plan_products(api.check().targets[name], "bf16", turned=turned))
+    one, operands, out = form.instruction, form.operands, form.out
+    output = one.d if operands.side == "A" else one.d.transposed()
+    column_of = {}  # of a chunk's dim: the column of tile j, by what lanes read of V
+    key = value_fragment(one, operands)
+    for lane, tile, e in itertools.product(range(one.wave), range(form.value.tiles), range(key.elements)):
+        dim = form.values.starts[lane] + value(str(form.value.at), tile=tile, e=e)
+        column_of.setdefault(dim, set()).add((tile, key.cells[lane][e][1]))
+    assert {len(found) for found in column_of.values()} == {1}
+    stored = set()
+    for lane, e in itertools.product(range(one.wave), range(one.d.elements)):
+        if value(str(out.register), e=e, i=0) != e:
+            continue
+        for at in range(form.values.vector):
+            tile, register = at // out.columns, value(str(out.register), e=e, i=at % out.columns)
+            row, column = output.cells[lane][register]
+            dim = value(str(out.dim), lane=lane, e=e) + at
+            assert column_of[dim] == {(tile, column)}
+            assert row == output.cells[lane][e][0]
+            stored.add((row, dim))
+    assert stored == set(itertools.product(range(operands.queries), range(form.values.chunk)))
+
+
+def test_a_turned_tile_puts_eight_queries_beside_sixteen_tokens():
+    form = matrix_form(plan_products(api.check().targets["sm_90"], "bf16", turned=True))
+    assert (form.operands.queries, len(form.operands.tokens)) == (8, 16)
+    assert (form.key.slots, form.value.tokens, form.value.tiles) == (2, 4, 4)
+    assert plan_products(api.check().targets["gfx942"], "bf16", turned=True) is None
 
 
 def test_a_target_without_an_instruction_has_no_form():

@@ -8,28 +8,27 @@ struct Args {
   int64_t abi, words, error, data, count;
 };
 
-// data: rows, heads, most workers, least share, the places of each row; then, of each worker and one more: head, seq,
+// data: rows, most workers, least share, the places of each row; then the workers and, of each and one more: seq,
 // tile, and the pieces of a row that is cut.
 struct Places {
   kgen::Global<int> data;
 
-  int operator()(int seq) const { return data.load(4 + seq); }
+  int operator()(int seq) const { return data.load(3 + seq); }
 };
 
 void shares(const Args& a) {
   const kgen::Global<int> data(a.data, a.count);
   const int rows = data.load(0);
-  const int most = data.load(2);
+  const int most = data.load(1);
   const kgen::Line<Places> line(rows, Places{data});
-  const kgen::Shares<kCost, kLeast> shares(line.length(), data.load(1), most, data.load(3));
+  const kgen::Shares<kCost, kLeast> shares(line.length(), most, data.load(2));
   const bool first = kgen::thread_id() == 0;
-  if (first) data.store(4 + rows, shares.workers());
+  if (first) data.store(3 + rows, shares.workers());
   for (int worker = 0; worker <= shares.workers() && shares.workers() > 0; ++worker) {
     const kgen::Cut cut = shares.cut(line, worker);
-    const int tiles = cut.tile > 0 ? line.places(cut.seq) - kCost : 0;
-    const kgen::Pieces pieces = cut.tile > 0 ? shares.pieces(cut.begin, tiles) : kgen::Pieces{0, 0};
-    const int words[] = {cut.head, cut.seq, cut.tile, pieces.first, pieces.count};
-    for (int i = 0; i < 5 && first; ++i) data.store(5 + rows + 5 * worker + i, words[i]);
+    const kgen::Pieces pieces = cut.tile > 0 ? shares.pieces(cut.begin, cut.tiles) : kgen::Pieces{0, 0};
+    const int words[] = {cut.seq, cut.tile, pieces.first, pieces.count};
+    for (int i = 0; i < 4 && first; ++i) data.store(4 + rows + 4 * worker + i, words[i]);
   }
 }
 

@@ -8,22 +8,20 @@ from itertools import pairwise
 class Piece:
     """Tiles [first, last) of a row, which one worker takes."""
 
-    head: int
     seq: int
     first: int
     last: int
 
 
-def cuts(tiles, heads, most, share, cost, least):
+def cuts(tiles, most, share, cost, least):
     """Where each worker's share begins and the last one ends: (row, tile), rows in the order of the line."""
-    rows = [count for _ in range(heads) for count in tiles]
-    line = [(row, at) for row, count in enumerate(rows) for at in range(cost + count)]
+    line = [(row, at) for row, count in enumerate(tiles) for at in range(cost + count)]
     if not line:
         return []
     workers = max(1, min(len(line) // share, most))
     each, more = divmod(len(line), workers)
     places = [worker * each + min(worker, more) for worker in range(workers)]
-    return [_cut(*line[place], rows, cost, least) for place in places] + [(len(rows), 0)]
+    return [_cut(*line[place], tiles, cost, least) for place in places] + [(len(tiles), 0)]
 
 
 def _cut(row, at, rows, cost, least):
@@ -35,15 +33,13 @@ def _cut(row, at, rows, cost, least):
     return (row + 1, 0) if to_end and count else (row, 0)
 
 
-def deal(tiles, heads, most, share, cost, least):
+def deal(tiles, most, share, cost, least):
     """The pieces of each worker. `tiles`: of each sequence."""
-    rows = [(head, seq) for head in range(heads) for seq in range(len(tiles))]
     dealt = []
-    for (row, tile), (end, end_tile) in pairwise(cuts(tiles, heads, most, share, cost, least)):
+    for (row, tile), (end, end_tile) in pairwise(cuts(tiles, most, share, cost, least)):
         mine = []
         while (row, tile) < (end, end_tile):
-            head, seq = rows[row]
-            mine.append(Piece(head, seq, tile, end_tile if row == end else tiles[seq]))
+            mine.append(Piece(row, tile, end_tile if row == end else tiles[row]))
             row, tile = row + 1, 0
         dealt.append(mine)
     return dealt

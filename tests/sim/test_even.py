@@ -34,8 +34,8 @@ class Call:
         self.pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
 
     def workers(self, count):
-        """The same call dealt to at most so many."""
-        place = [word.name for word in self.plan.policy.words].index("max_workers")
+        """The same call dealt to at most so many a head."""
+        place = [word.name for word in self.plan.policy.words].index("max_shares")
         words = list(self.plan.words)
         words[place] = min(words[place], count)
         return replace(self.plan, words=tuple(words))

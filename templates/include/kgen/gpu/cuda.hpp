@@ -263,6 +263,13 @@ class LdsArray {
 KGEN_READ_TILES(read_tiles, "")
 KGEN_READ_TILES(read_tiles_transposed, ".trans")
 
+template <typename T>
+KGEN_DEVICE Vec<T, 2> turn(const Vec<T, 2>& pair, Where = here()) {
+  uint32_t word = bits::cast<uint32_t>(pair);
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(word));
+  return bits::cast<Vec<T, 2>>(word);
+}
+
 struct Lds {
   unsigned char* base;
 

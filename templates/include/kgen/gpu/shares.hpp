@@ -1,11 +1,12 @@
-// Even shares of decode: the tiles of all rows lie on a line, which is cut into as many stretches of one
-// length as there are workers, so that all of them end together whatever the rows are like.
+// Even shares of decode: under each head (a pass of query heads over a KV head) the tiles of all sequences lie
+// on a line, which is cut into stretches of one length, so that all of them end together whatever the
+// sequences are like. Every head is cut alike: what lies side by side in memory, the heads of a token, is
+// read at about the same time.
 //
-// A row is one sequence under one head (a pass of query heads over a KV head). On the line rows stand head
-// after head, and under a head in the order of sequences. A row takes Cost places, what its start and end are
-// worth in tiles, and then one for each tile. Cuts fall where they fall, but not within Least tiles of the
-// ends of a row: those move to the end. A row that is cut has pieces, numbered in their order, of workers
-// that follow each other.
+// A row is one sequence under one head. It takes Cost places on the line, what its start and end are worth in
+// tiles, and then one for each tile. Cuts fall where they fall, but not within Least tiles of the ends of a
+// row: those move to the end. A row that is cut has pieces, numbered in their order, of workers that follow
+// each other.
 //
 // Everything follows from the lengths alone, so that each worker finds its own share. Lanes of a wave do it
 // together and end with the same.
@@ -41,21 +42,27 @@ KGEN_DEVICE int last_lane_to(int limit, int value, Where where = here()) {
   return uniform(found, where);
 }
 
-// The stretch of the line under one head. `places(seq)` says how many a sequence takes; a lane counts `each_`
-// of them first.
+// The line under a head. `places(seq)` says how many a sequence takes; a lane counts `each_`
+// of them, and keeps the first few, so that most batches are read once.
 template <typename Places>
 class Line {
  public:
   struct Row {
-    int seq, begin;  // begin: its first place
+    int seq, begin, places;  // begin: its first place
   };
 
   KGEN_DEVICE Line(int seqs, const Places& places)
       : places_(places), seqs_(seqs), each_((seqs + kWave - 1) / kWave) {
+    const int first = lane_id() * each_;
     int own = 0;
-    for (int i = 0; i < each_; ++i) {
-      const int seq = lane_id() * each_ + i;
-      if (seq < seqs_) own += places_(seq);
+    KGEN_UNROLL
+    for (int i = 0; i < kKept; ++i) {
+      kept_[i] = i < each_ && first + i < seqs_ ? places_(first + i) : 0;
+      own += kept_[i];
+    }
+    KGEN_NO_UNROLL
+    for (int i = kKept; i < each_; ++i) {
+      if (first + i < seqs_) own += places_(first + i);
     }
     const Scan found = scan(own);
     before_ = found.before;
@@ -64,32 +71,42 @@ class Line {
 
   KGEN_DEVICE int length() const { return length_; }
   KGEN_DEVICE int seqs() const { return seqs_; }
-  KGEN_DEVICE int places(int seq) const { return places_(seq); }
 
   // The row that has a place, which is on the line.
   KGEN_DEVICE Row row_of(int place) const {
     const int lane = last_lane_to(place, before_);
-    int begin = uniform(shuffle(before_, lane));
-    if (each_ == 1) return {lane, begin};
-    for (int first = lane * each_;; first += kWave) {
+    Row row = {lane * each_, uniform(shuffle(before_, lane)), 0};
+    KGEN_UNROLL
+    for (int i = 0; i < kKept; ++i) {
+      const int next = shuffle(kept_[i], lane);
+      if (i > 0 && i < each_ && place >= row.begin + row.places) row = {row.seq + 1, row.begin + row.places, next};
+      if (i == 0) row.places = next;
+    }
+    row = {uniform(row.seq), uniform(row.begin), uniform(row.places)};
+    if (place < row.begin + row.places) return row;
+    for (int first = row.seq + 1, begin = row.begin + row.places;; first += kWave) {
       const int seq = first + lane_id();
-      const Scan found = scan(seq < seqs_ ? places_(seq) : 0);
+      const int places = seq < seqs_ ? places_(seq) : 0;
+      const Scan found = scan(places);
       if (place < begin + found.all) {
         const int within = last_lane_to(place - begin, found.before);
-        return {first + within, begin + uniform(shuffle(found.before, within))};
+        return {first + within, begin + uniform(shuffle(found.before, within)), uniform(shuffle(places, within))};
       }
       begin += uniform(found.all);
     }
   }
 
  private:
+  static constexpr int kKept = 8;
+
   Places places_;
   int seqs_, each_, before_, length_;
+  int kept_[kKept];
 };
 
-// A place between two tiles: before tile `tile` of a row that begins at `begin` on the line.
+// A place between two tiles: before tile `tile` of `tiles` of a row that begins at `begin` on the line.
 struct Cut {
-  int head, seq, tile, begin;
+  int seq, tile, tiles, begin;
 };
 
 // The pieces of a row that is cut: piece i is of worker first + i.
@@ -100,13 +117,12 @@ struct Pieces {
 template <int Cost, int Least>
 class Shares {
  public:
-  // A line of `length` places under each of `heads`; `most` workers, each with `share` places at least.
-  KGEN_DEVICE Shares(int length, int heads, int most, int share) : length_(length), heads_(heads) {
-    const int total = length * heads;
-    const int wanted = total / share;
-    workers_ = total == 0 ? 0 : wanted < 1 ? 1 : wanted < most ? wanted : most;
-    share_ = workers_ == 0 ? 1 : total / workers_;
-    larger_ = total - share_ * workers_;
+  // A line of `length` places; `most` workers, each with `share` places at least.
+  KGEN_DEVICE Shares(int length, int most, int share) : length_(length) {
+    const int wanted = length / share;
+    workers_ = length == 0 ? 0 : wanted < 1 ? 1 : wanted < most ? wanted : most;
+    share_ = workers_ == 0 ? 1 : length / workers_;
+    larger_ = length - share_ * workers_;
   }
 
   // Workers that have a share.
@@ -116,15 +132,12 @@ class Shares {
   template <typename Line>
   KGEN_DEVICE Cut cut(const Line& line, int worker) const {
     const int place = place_of(worker);
-    const int head = place / length_;
-    if (head == heads_) return {head, 0, 0, 0};
-    const auto row = line.row_of(place - head * length_);
-    const int tiles = line.places(row.seq) - Cost;
-    const int tile = tile_of(place - head * length_ - row.begin, tiles);
-    const int begin = head * length_ + row.begin;
-    if (tile == 0 || tile < tiles) return {head, row.seq, tile, begin};
-    const bool last = row.seq + 1 == line.seqs();
-    return {last ? head + 1 : head, last ? 0 : row.seq + 1, 0, 0};
+    if (place == length_) return {line.seqs(), 0, 0, 0};
+    const auto row = line.row_of(place);
+    const int tiles = row.places - Cost;
+    const int tile = tile_of(place - row.begin, tiles);
+    if (tile == 0 || tile < tiles) return {row.seq, tile, tiles, row.begin};
+    return {row.seq + 1, 0, 0, 0};
   }
 
   // The pieces of the row that begins at a place.
@@ -153,7 +166,7 @@ class Shares {
     return tile < Least ? 0 : tile > tiles - Least ? tiles : tile;
   }
 
-  int length_, heads_, workers_, share_, larger_;
+  int length_, workers_, share_, larger_;
 };
 
 }  // namespace kgen

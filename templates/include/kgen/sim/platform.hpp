@@ -113,6 +113,16 @@ inline int uniform(int x, Where where = here()) {
   return x;
 }
 
+// Lane l shows elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, and gets those of that column.
+template <typename T>
+Vec<T, 2> turn(const Vec<T, 2>& pair, Where where = here()) {
+  const sim::Meeting<Vec<T, 2>> tile(pair, "turn", where);
+  const int column = lane_id() / 4, row = lane_id() % 4 * 2;
+  Vec<T, 2> got;
+  for (int i = 0; i < 2; ++i) got[i] = tile.of((row + i) * 4 + column / 2)[column % 2];
+  return got;
+}
+
 // Tiles of shared memory: see cuda.hpp.
 template <typename T>
 Vec<T, 8> read_tiles(const LdsArray<T>& from, int at, Where where = here()) {
