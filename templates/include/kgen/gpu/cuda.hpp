@@ -137,6 +137,7 @@ KGEN_DEVICE Vec<float, N> shuffle_xor(const Vec<float, N>& x, Where where = here
 }
 
 KGEN_DEVICE uint64_t ballot(bool predicate, Where = here()) { return __ballot_sync(kAllLanes, predicate); }
+KGEN_DEVICE int bits_set(uint64_t bits) { return __popcll(bits); }
 KGEN_DEVICE int uniform(int x, Where = here()) { return x; }
 
 // ---- memory
@@ -161,6 +162,9 @@ class Global {
     return bits::cast<Vec<T, N>>(moved);
   }
   KGEN_DEVICE T load(int64_t at, Where = here()) const { return base_[at]; }
+  KGEN_DEVICE void prefetch(int64_t at, Where = here()) const {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(base_ + at));
+  }
 
   template <int N>
   KGEN_DEVICE void store(int64_t at, const Vec<T, N>& value, Where = here()) const {

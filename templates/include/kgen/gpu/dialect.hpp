@@ -7,7 +7,8 @@
 //   KGEN_UNROLL, KGEN_NO_UNROLL                    unroll the loop that follows, or leave it a loop
 //   KGEN_LDS(lds, bytes)                           the block's one shared array; carved by lds.array<T>()
 //
-//   Global<T>(pointer, elements)                   memory of the call: load, load<N>, store, store<N>
+//   Global<T>(pointer, elements)                   memory of the call: load, load<N>, store, store<N>;
+//                                                  prefetch(at), a hint that the line of `at` will be read
 //   Window<T> from global.window(at, span)         a part of it, at one place for the wave: step, load<N>
 //   kOutside                                       an offset at which no window reads: zeros
 //   LdsArray<T>                                    a part of the shared array: the same four
@@ -24,6 +25,7 @@
 //   block_sync()                                   barrier of the block; orders LDS
 //   wave_sync()                                    orders LDS among the lanes of a wave
 //   shuffle(x, lane) shuffle_xor<Mask>(x) ballot(p) uniform(i)          all lanes of the wave take part
+//   bits_set(b)                                    how many, of what a ballot gave
 //   max(a, b) multiply_add(a, b, c)                a * b + c rounded once
 //   exp2(x) log2(x)                                the chip's own instructions
 //   global.compare_and_swap(at, expected, value)   on int64; gives what was there before

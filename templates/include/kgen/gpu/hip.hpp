@@ -154,6 +154,7 @@ KGEN_DEVICE Vec<float, N> shuffle_xor(const Vec<float, N>& x, Where where = here
 }
 
 KGEN_DEVICE uint64_t ballot(bool predicate, Where = here()) { return __builtin_amdgcn_ballot_w64(predicate); }
+KGEN_DEVICE int bits_set(uint64_t bits) { return __builtin_popcountll(bits); }
 KGEN_DEVICE int uniform(int x, Where = here()) { return __builtin_amdgcn_readfirstlane(x); }
 
 // ---- memory
@@ -194,6 +195,7 @@ class Global {
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     return expected;
   }
+  KGEN_DEVICE void prefetch(int64_t, Where = here()) const {}  // no instruction for it
   KGEN_DEVICE T fetch_add(int64_t at, T value, Where = here()) const {
     static_assert(sizeof(T) == sizeof(int), "fetch_add works on int");
     return __hip_atomic_fetch_add((KGEN_GLOBAL_MEMORY T*)base_ + at, value, __ATOMIC_RELAXED,

@@ -34,12 +34,7 @@ KGEN_DEVICE Scan scan(int x, Where where = here()) {
 
 // The last lane whose value is not above `limit`; values rise from lane to lane, the first is not above.
 KGEN_DEVICE int last_lane_to(int limit, int value, Where where = here()) {
-  int found = 0;
-  KGEN_UNROLL
-  for (int step = kWave / 2; step > 0; step /= 2) {
-    if (shuffle(value, found + step, where) <= limit) found += step;
-  }
-  return uniform(found, where);
+  return bits_set(ballot(value <= limit, where)) - 1;
 }
 
 // The line under a head. `places(seq)` says how many a sequence takes; a lane counts `each_`

@@ -107,6 +107,8 @@ inline uint64_t ballot(bool predicate, Where where = here()) {
   return set;
 }
 
+inline int bits_set(uint64_t bits) { return __builtin_popcountll(bits); }
+
 inline int uniform(int x, Where where = here()) {
   const int first = sim::Meeting<int>(x, "uniform", where).of(0);
   if (first != x) sim::machine().stop(where, "uniform: lane 0 has %d, this lane %d", first, x);

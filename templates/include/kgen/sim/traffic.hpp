@@ -93,6 +93,7 @@ class Global {
     return value;
   }
   T load(int64_t at, Where where = here()) const { return load<1>(at, where)[0]; }
+  void prefetch(int64_t at, Where where = here()) const { checked<1>(at, "prefetch", where); }
 
   template <int N>
   void store(int64_t at, const Vec<T, N>& value, Where where = here()) const {
