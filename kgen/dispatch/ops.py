@@ -54,8 +54,8 @@ def paged_attention(
     partition_size: tokens in a part, 0 for one pass, -1 for even shares of all rows (on a GPU);
         PA_PARTITION_SIZE, then the policy where None.
     reuse_kv_times: query heads served by one read of a KV head; the policy where None.
-    policy: how partition_size is chosen: `vllm`, `balanced`, `auto` (default: the former on a CPU, the latter
-        on a GPU), `split`, `single_pass` or `even`.
+    policy: how partition_size is chosen: `vllm`, `balanced`, `split`, `single_pass`, `even` or `auto`, the
+        default: `vllm` on a CPU, and on a GPU `even` but for short rows and for one sequence alone.
     variant: a mask/score variant other than the default one; the query stands at seq_len - 1.
     variant_args: its arguments by name: numbers, [num_heads] f32, [num_seqs] i32, ...
     k_scale, v_scale: with 8-bit caches, and only then: what their values are multiples of, above 0; f32, one

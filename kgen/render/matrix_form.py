@@ -32,6 +32,7 @@ from kgen.variants.loads import (
 from kgen.variants.operand import OperandPlan, repeated
 from kgen.variants.products import Products
 
+
 @dataclass(frozen=True)
 class TileForm:
     """K and V read in tiles of shared memory. A read of K feeds `outputs` tiles of scores with `depth` dims

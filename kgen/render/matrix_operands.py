@@ -31,7 +31,7 @@ class KeyForm:
 
 @dataclass(frozen=True)
 class ValueForm:
-    """V in registers. For an operand a lane reads `tokens` tokens; `tiles` tiles of output share the vectors."""
+    """V in registers. For an operand a lane reads `tokens` tokens; `tiles` tiles of output share them."""
 
     tokens: int
     tiles: int

@@ -41,7 +41,8 @@ class ScoreLoads:
 @dataclass(frozen=True)
 class ValueLoads:
     """Dims of the second product. Column c of tile j is dim `dims[j][c]` of its chunk of
-    `tiles * columns` dims; a lane's vector starts at dim `starts[lane]`, `vector // tiles` elements a tile."""
+    `tiles * columns` dims; a lane's vector starts at dim `starts[lane]`, `vector // tiles` elements
+    a tile."""
 
     vector: int
     tiles: int

@@ -129,9 +129,7 @@ def _register_form(
     produced = _produced(instruction, orientation)
     if turned and (produced.wave != TURNED_LANES or produced.elements % 2):
         return None
-    source = tiled(
-        _turned(produced) if turned else produced, *_composition(instruction, orientation, side)
-    )
+    source = tiled(_turned(produced) if turned else produced, *_composition(instruction, orientation, side))
     sink = tiled(_consumed(instruction, side), *_composition(instruction, orientation, side))
     matched = _match(source, sink)
     if matched is None:
@@ -156,8 +154,8 @@ def _register_form(
 
 
 def _turned(one: Fragment) -> Fragment:
-    """The cells a lane has after tiles were turned. Of a tile lane l holds columns 2 (l % 4) and 2 (l % 4) + 1
-    of row l / 4, one pair of elements, and receives those rows of that column."""
+    """The cells a lane has after tiles were turned. Of a tile lane l holds columns 2 (l % 4) and one more
+    of row l / 4, a pair of elements, and receives those rows of that column."""
     return Fragment(
         one.rows,
         one.cols,

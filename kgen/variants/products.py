@@ -34,9 +34,7 @@ class Products:
     tiles: tuple[TileLoads, TileLoads] | None = None
 
 
-def plan_products(
-    target: TargetSpec, dtype: str, name: str = "", *, turned: bool = False
-) -> Products | None:
+def plan_products(target: TargetSpec, dtype: str, name: str = "", *, turned: bool = False) -> Products | None:
     """The best plan for a dtype, or the one that uses the instruction `name`; None where the target
     has no instruction for the dtype. `turned`: the plan in which a wave turns P, with fewer query rows.
     Raises KgenError: K205 for an unknown name, K219 for a faulty map."""

@@ -67,7 +67,10 @@ def test_one_scale_stands_for_all_heads_by_a_stride_of_0():
         bound = bind(POLICY, call(k_scale=shape, v_scale=every_second))
         assert bound.strides["k_scale"] == {"head": stride}
         assert bound.strides["v_scale"] == {"head": 2}
-    facts = {**bound.names, **dict.fromkeys(("group", "passes", "max_num_partitions", "max_shares", "max_workers"), 1)}
+    facts = {
+        **bound.names,
+        **dict.fromkeys(("group", "passes", "max_num_partitions", "max_shares", "max_workers"), 1),
+    }
     words = fill(POLICY, bound, facts, Workspace(0, {}), {})
     by_name = dict(zip((word.name for word in POLICY.words), words, strict=True))
     assert (by_name["k_scale_stride_head"], by_name["v_scale_stride_head"]) == (1, 2)

@@ -66,7 +66,7 @@ def test_every_register_of_both_products_is_where_the_maps_say(name, turned, dty
 
 @pytest.mark.parametrize(("name", "turned"), [("gfx936", False), ("gfx942", False), *NVIDIA_FORMS])
 def test_outputs_lie_where_values_were_read(name, turned):
-    """Tile j of a chunk multiplies, at an operand's element of V, the dim where the template stores its sums."""
+    """Tile j of a chunk multiplies, at an element of V, the dim where the template stores its sums."""
     form = matrix_form(plan_products(api.check().targets[name], "bf16", turned=turned))
     one, operands, out = form.instruction, form.operands, form.out
     output = one.d if operands.side == "A" else one.d.transposed()

@@ -160,8 +160,35 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
     facts = {"num_seqs": seqs, "num_kv_heads": heads, "passes": 1, "max_seq_len": length}
     facts["target.compute_units"] = units
     assert evaluate(rule.policies["balanced"], facts) == want
-    if units:
-        assert evaluate(rule.want, facts) == want
+
+
+@pytest.mark.parametrize(
+    ("units", "seqs", "heads", "length", "want"),
+    [
+        (132, 1, 8, 512, 0),  # short
+        (132, 33, 8, 1024, 0),  # 264 rows fill 132 units twice
+        (132, 32, 8, 1024, -1),
+        (132, 64, 8, 4096, -1),
+        (132, 1, 8, 33_792, 512),  # alone, and up to 528 parts
+        (132, 1, 8, 33_793, -1),
+        (132, 2, 8, 2048, -1),
+        (80, 256, 32, 131_072, -1),
+        (0, 64, 8, 4096, 0),  # a CPU
+    ],
+)
+def test_calls_that_name_no_policy_get_even_shares_but_for_short_rows_and_one_alone(
+    catalog, units, seqs, heads, length, want
+):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    rule = next(r for r in policy.select if r.param == "partition_size")
+    facts = {
+        "num_seqs": seqs,
+        "num_heads": 4 * heads,
+        "num_kv_heads": heads,
+        "passes": 1,
+        "max_seq_len": length,
+    }
+    assert evaluate(rule.want, {**facts, "target.compute_units": units, "group": 4}) == want
 
 
 def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):

@@ -15,7 +15,8 @@
 //   Rows<T>, Stage<T, Count>, Array<T>             see stage.hpp
 //   KGEN_BOXES, Boxes<T, Rows, Dims>, Landings     see boxes.hpp, where the target has such copies
 //   read_tiles, read_tiles_transposed(lds, at)     8 x 8 tiles of LDS, where the target has such reads
-//   turn(pair)                                     transposes an 8 x 8 tile that lies in the wave, two elements
+//   turn(pair)                                     transposes an 8 x 8 tile that lies in the wave, two
+//   elements
 //                                                  of 16 bits a lane; likewise
 //   Vec<T, N>                                      N values; up to 16 bytes of them move as one access
 //   f16, bf16, to_float(x), from_float<T>(x)       storage types; arithmetic is in float

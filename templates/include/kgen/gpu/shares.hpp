@@ -1,5 +1,5 @@
-// Even shares of decode: under each head (a pass of query heads over a KV head) the tiles of all sequences lie
-// on a line, which is cut into stretches of one length, so that all of them end together whatever the
+// Even shares of decode: under each head (a pass of query heads over a KV head) the tiles of all sequences
+// lie on a line, which is cut into stretches of one length, so that all of them end together whatever the
 // sequences are like. Every head is cut alike: what lies side by side in memory, the heads of a token, is
 // read at about the same time.
 //
@@ -74,7 +74,8 @@ class Line {
     KGEN_UNROLL
     for (int i = 0; i < kKept; ++i) {
       const int next = shuffle(kept_[i], lane);
-      if (i > 0 && i < each_ && place >= row.begin + row.places) row = {row.seq + 1, row.begin + row.places, next};
+      if (i > 0 && i < each_ && place >= row.begin + row.places)
+        row = {row.seq + 1, row.begin + row.places, next};
       if (i == 0) row.places = next;
     }
     row = {uniform(row.seq), uniform(row.begin), uniform(row.places)};
@@ -85,7 +86,8 @@ class Line {
       const Scan found = scan(places);
       if (place < begin + found.all) {
         const int within = last_lane_to(place - begin, found.before);
-        return {first + within, begin + uniform(shuffle(found.before, within)), uniform(shuffle(places, within))};
+        return {first + within, begin + uniform(shuffle(found.before, within)),
+                uniform(shuffle(places, within))};
       }
       begin += uniform(found.all);
     }
