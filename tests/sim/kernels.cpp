@@ -350,6 +350,5 @@ KERNEL(brings_a_box_over_what_is_read) {
   const Landed it(a, 1);
   if (t() == 0) it.landings.expect(0, 2048);
   if (t() == 0) it.boxes.bring(it.halves, 0, it.landings, 0, 0, 0, 0);
-  it.landings.wait(0, 0);
   it.halves.load(t());  // FAULT
 }
