@@ -145,7 +145,7 @@ class Machine {
     threads_[current].name = name;
     threads_[current].round = named_[name].rounds.over;
     arrive(name, threads);
-    if (named_[name].rounds.over <= threads_[current].round) wait(State::kAtName, word, where);
+    wait(State::kAtName, word, where);
     clocks().take(current, named_[name].rounds.given);
   }
 
@@ -252,7 +252,7 @@ class Machine {
 
   // A fault where some wait for what will never be.
   bool stuck() {
-    constexpr State kWaits[] = {State::kAtLanding, State::kAtName, State::kAtGroup};
+    constexpr State kWaits[] = {State::kAtLanding, State::kAtName, State::kAtGroup, State::kAtWave};
     for (const State state : kWaits) {
       for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
         if (threads_[i].state == state) return never(i);
@@ -263,11 +263,11 @@ class Machine {
 
   bool never(int waiting) {
     const Thread& thread = threads_[waiting];
-    if (thread.state == State::kAtGroup) {
-      int other = waiting / kGroupThreads * kGroupThreads;
-      const int last = other + kGroupThreads;
-      while (other < last && waits_with(threads_[other], State::kAtGroup, thread)) ++other;
-      diverged(waiting, other < last ? other : waiting);
+    if (thread.state == State::kAtGroup || thread.state == State::kAtWave) {
+      const int size = thread.state == State::kAtGroup ? kGroupThreads : kWaveLanes;
+      int other = waiting / size * size;
+      while (waits_with(threads_[other], thread.state, thread)) ++other;
+      diverged(waiting, other);
       return true;
     }
     begin_fault(waiting, thread.where);
@@ -290,13 +290,14 @@ class Machine {
   }
 
   // Lets threads first .. last - 1 go on if all of them wait in this state at one word. False if none
-  // does; a fault if they differ.
+  // does, or others may come yet; a fault if they differ.
   bool pass(State state, int first, int last) {
     int waiting = first;
     while (waiting < last && threads_[waiting].state != state) ++waiting;
     if (waiting == last) return false;
     for (int i = first; i < last; ++i) {
-      if (!waits_with(threads_[i], state, threads_[waiting])) return diverged(waiting, i);
+      if (waits_with(threads_[i], state, threads_[waiting])) continue;
+      return !may_go_on(threads_[i]) && diverged(waiting, i);
     }
     for (int i = first; i < last; ++i) threads_[i].state = State::kReady;
     if (state == State::kAtWave) ++waves_[first / kWaveLanes].syncs;
@@ -308,6 +309,10 @@ class Machine {
       if (!waits_with(threads_[i], state, threads_[first])) return false;
     }
     return true;
+  }
+
+  static bool may_go_on(const Thread& a) {
+    return a.state == State::kAtLanding || a.state == State::kAtName || a.state == State::kAtGroup;
   }
 
   static bool waits_with(const Thread& a, State state, const Thread& b) {
