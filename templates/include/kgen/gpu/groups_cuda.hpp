@@ -78,31 +78,40 @@ KGEN_DEVICE void products_wait(Kept&... kept) {
       "+f"(sums.values[i + 4]), "+f"(sums.values[i + 5]), "+f"(sums.values[i + 6]), "+f"(sums.values[i + 7])
 #define KGEN_SUMS_16(i) KGEN_SUMS_8(i), KGEN_SUMS_8(i + 8)
 #define KGEN_SUMS_32(i) KGEN_SUMS_16(i), KGEN_SUMS_16(i + 16)
+#define KGEN_SUMS_40(i) KGEN_SUMS_32(i), KGEN_SUMS_8(i + 32)
 #define KGEN_SUMS_48(i) KGEN_SUMS_32(i), KGEN_SUMS_16(i + 32)
 #define KGEN_SUMS_64(i) KGEN_SUMS_32(i), KGEN_SUMS_32(i + 32)
+#define KGEN_SUMS_80(i) KGEN_SUMS_64(i), KGEN_SUMS_16(i + 64)
 #define KGEN_SUMS_96(i) KGEN_SUMS_64(i), KGEN_SUMS_32(i + 64)
 #define KGEN_SUMS_128(i) KGEN_SUMS_64(i), KGEN_SUMS_64(i + 64)
 #define KGEN_NAMES_32                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define KGEN_NAMES_48 \
+#define KGEN_NAMES_40 \
   KGEN_NAMES_32       \
-  ", "                \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+      ", "            \
+      "%32, %33, %34, %35, %36, %37, %38, %39"
+#define KGEN_NAMES_48 \
+  KGEN_NAMES_40       \
+      ", "            \
+      "%40, %41, %42, %43, %44, %45, %46, %47"
 #define KGEN_NAMES_64 \
   KGEN_NAMES_48       \
-  ", "                \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define KGEN_NAMES_96                                                                \
-  KGEN_NAMES_64                                                                      \
-  ", "                                                                               \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define KGEN_NAMES_128                                                                           \
-  KGEN_NAMES_96                                                                                  \
-  ", "                                                                                           \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+      ", "            \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define KGEN_NAMES_80 \
+  KGEN_NAMES_64       \
+      ", "            \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define KGEN_NAMES_96 \
+  KGEN_NAMES_80       \
+      ", "            \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define KGEN_NAMES_128                                                                               \
+  KGEN_NAMES_96                                                                                      \
+      ", "                                                                                           \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define KGEN_INPUT(i) "%" #i
 // D = A B (+ D), of M rows from shared memory and from registers: count is that of a thread's sums, and the
@@ -137,8 +146,10 @@ KGEN_DEVICE void products_wait(Kept&... kept) {
   KGEN_GROUP_PRODUCT(columns, count, f16, "f16", __VA_ARGS__) \
   KGEN_GROUP_PRODUCT(columns, count, bf16, "bf16", __VA_ARGS__)
 KGEN_GROUP_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
+KGEN_GROUP_PRODUCTS(80, 40, 40, 41, 42, 43, 44, 45, 46)
 KGEN_GROUP_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)
 KGEN_GROUP_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
+KGEN_GROUP_PRODUCTS(160, 80, 80, 81, 82, 83, 84, 85, 86)
 KGEN_GROUP_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
 KGEN_GROUP_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
