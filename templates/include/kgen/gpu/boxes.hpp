@@ -54,6 +54,7 @@ class Landings {
     words_.load(turn, where);
     sim::machine().speak(words_.byte(turn), bytes, where);
   }
+  int byte(int turn) const { return words_.byte(turn); }
   void arrive(int turn, int bytes, Where where) const {
     sim::machine().land(words_.byte(turn), bytes, where);
   }
@@ -93,7 +94,7 @@ class Boxes {
           block * map_.stride_block + head * map_.stride_head + (row + r) * map_.stride_row + panel * 64;
       for (int dim = 0; dim < Dims; dim += 8) {
         to.template store_by_engine<8>(at + place(r, dim), memory_.template load<8>(from + dim, where),
-                                       where);
+                                       landings.byte(turn), where);
       }
     }
     landings.arrive(turn, kBytes, where);

@@ -6,11 +6,14 @@
 
 namespace kgen::sim {
 
+constexpr int kMostLandings = 32;  // of a block
+
 // What a giver of knowledge leaves for those that take it.
 using Knowledge = Array<uint32_t>;
 
 // A thread's time grows as it gives: who takes what it gave knows all of its accesses up to then, and what it
-// knew.
+// knew. The copy engine writes for a landing, by itself: behind the threads each landing has a clock, its
+// rounds.
 class Clocks {
  public:
   bool kept = false;  // since something that gives was made in this block
@@ -21,7 +24,8 @@ class Clocks {
     if (kept) return;
     kept = true;
     threads_ = threads;
-    table_.resize(static_cast<size_t>(threads) * threads);
+    width_ = threads + kMostLandings;
+    table_.resize(static_cast<size_t>(threads) * width_);
     memset(table_.begin(), 0, table_.size() * sizeof(uint32_t));
     for (int i = 0; i < threads; ++i) row(i)[i] = 1;
   }
@@ -31,8 +35,16 @@ class Clocks {
   // Whether `thread` knows what `other` did at `time`.
   bool knows(int thread, int other, uint32_t time) { return kept && row(thread)[other] >= time; }
 
+  int of_landing(int landing) const { return threads_ + landing; }
+
+  // `thread` has waited until so many rounds of a landing were over.
+  void learn(int thread, int landing, uint32_t rounds) {
+    uint32_t& known = row(thread)[of_landing(landing)];
+    if (known < rounds) known = rounds;
+  }
+
   void give(int thread, Knowledge& to) {
-    to.resize(threads_);
+    to.resize(width_);
     join(to.begin(), row(thread));
     ++row(thread)[thread];
   }
@@ -50,13 +62,13 @@ class Clocks {
   }
 
  private:
-  uint32_t* row(int thread) { return table_.begin() + static_cast<size_t>(thread) * threads_; }
+  uint32_t* row(int thread) { return table_.begin() + static_cast<size_t>(thread) * width_; }
 
   void join(uint32_t* to, const uint32_t* from) const {
-    for (int i = 0; i < threads_; ++i) to[i] = to[i] < from[i] ? from[i] : to[i];
+    for (int i = 0; i < width_; ++i) to[i] = to[i] < from[i] ? from[i] : to[i];
   }
 
-  int threads_ = 0;
+  int threads_ = 0, width_ = 0;
   Array<uint32_t> table_;
   Knowledge all_;
 };

@@ -44,9 +44,9 @@ struct Landing {
 
 class LandingTable {
  public:
-  static constexpr int kMost = 32;
-
   void forget() { count_ = 0; }
+
+  int index(const Landing& landing) const { return static_cast<int>(&landing - all_); }
 
   Landing* find(int byte) {
     for (int i = 0; i < count_; ++i) {
@@ -58,7 +58,7 @@ class LandingTable {
   // The landing at `byte`, new; none where there are too many.
   Landing* make(int byte, int turn, int speakers) {
     Landing* made = find(byte);
-    if (made == nullptr && count_ < kMost) made = all_ + count_++;
+    if (made == nullptr && count_ < kMostLandings) made = all_ + count_++;
     if (made == nullptr) return nullptr;
     made->byte = byte;
     made->turn = turn;
@@ -70,7 +70,7 @@ class LandingTable {
   }
 
  private:
-  Landing all_[kMost];
+  Landing all_[kMostLandings];
   int count_ = 0;
 };
 

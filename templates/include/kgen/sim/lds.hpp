@@ -27,10 +27,14 @@ class Shadow {
     }
   }
 
-  // By the copy engine: products find it without being told.
-  void write_by_engine(int first, int bytes, Where where) {
+  // By the copy engine, for the landing whose word is at `landing`. Products find it without being told.
+  void write_by_engine(int first, int bytes, int landing, Where where) {
     write(first, bytes, where);
-    for (int i = first; i < first + bytes; ++i) cells_[i].told = kTold;
+    const Access engine = machine().engine_access(landing, where);
+    for (int i = first; i < first + bytes; ++i) {
+      cells_[i].write = engine;
+      cells_[i].told = kTold;
+    }
   }
 
   // A product reads, for each wave of a group: its last lane speaks for it, as the first often waits alone.
@@ -66,12 +70,6 @@ class Shadow {
   }
 
  private:
-  struct Access {
-    uint32_t epoch;
-    uint32_t order;  // wave_syncs of its wave before it
-    uint32_t time;   // of its thread's clock
-    int thread;
-  };
   struct Cell {
     Access write, read, other_read;
     uint32_t written_in;  // serial of the block
@@ -93,6 +91,8 @@ class Shadow {
   }
 
   static bool conflicts(const Access& past, const Access& now) {
+    if (past.epoch < machine().first_epoch) return false;  // of another block
+    if (machine().is_engine(past)) return !clocks().knows(now.thread, past.thread, past.time);
     if (past.epoch != now.epoch || past.thread == now.thread) return false;
     if (same_wave(past, now) && past.order < now.order) return false;
     return !clocks().knows(now.thread, past.thread, past.time);
@@ -112,6 +112,9 @@ class Shadow {
   }
 
   [[noreturn]] static void race(const char* kind, int byte, const Access& past, Where where) {
+    if (machine().is_engine(past)) {
+      machine().stop(where, "LDS race, %s: byte %d comes in a box that was not waited for", kind, byte);
+    }
     machine().stop(where, "LDS race, %s: byte %d was touched by thread %d with no barrier between", kind,
                    byte, past.thread);
   }
@@ -154,9 +157,9 @@ class LdsArray {
   void store(int at, T value, Where where = here()) const { store<1>(at, Vec<T, 1>{{value}}, where); }
 
   template <int N>
-  void store_by_engine(int at, const Vec<T, N>& value, Where where) const {
+  void store_by_engine(int at, const Vec<T, N>& value, int landing, Where where) const {
     const int byte = checked<N>(at, "write", where);
-    the_lds.shadow.write_by_engine(byte, sizeof(T) * N, where);
+    the_lds.shadow.write_by_engine(byte, sizeof(T) * N, landing, where);
     memcpy(the_lds.bytes.begin() + byte, &value, sizeof(T) * N);
   }
 

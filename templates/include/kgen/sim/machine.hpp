@@ -2,68 +2,20 @@
 // a fault is found at the same place each time.
 #pragma once
 
-#include "kgen/sim/fibre.hpp"
-#include "kgen/sim/landings.hpp"
-
-namespace kgen {
-
-// The line of a kernel that spoke a word of the dialect.
-struct Where {
-  const char* file;
-  int line;
-};
-
-inline Where here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
-
-}  // namespace kgen
+#include "kgen/sim/threads.hpp"
 
 namespace kgen::sim {
-
-constexpr int kWaveLanes = KGEN_WAVE;
-constexpr int kGroupThreads = 4 * kWaveLanes;  // of a group of waves
-constexpr int kMostGroups = 8;
-constexpr int kShownBytes = 64;
-
-struct Dim {
-  int64_t x, y, z;
-};
-
-enum class State { kReady, kAtWave, kAtBlock, kAtLanding, kAtName, kAtGroup, kDone };
-
-struct Thread {
-  Fibre fibre;
-  State state;
-  Where where;       // of the wait
-  const char* word;  // of the dialect that waits
-  Landing* landing;  // what it waits for at kAtLanding,
-  int name, round;   // at kAtName, and the round of it
-  uint32_t told;     // engine_fences so far
-};
-
-// What the lanes of a wave show each other. Two sets in turn: a lane may show its next value before the
-// others have read this one.
-struct Wave {
-  unsigned char shown[2][kWaveLanes][kShownBytes];
-  uint32_t syncs;   // times the wave has met: which set is in use
-  uint32_t orders;  // wave_syncs so far: what orders LDS accesses
-  uint32_t shared;  // meetings up to the last that was a wave_sync
-};
-
-struct Fault {
-  bool found;
-  int64_t block, thread, line;
-  Text message;
-};
 
 class Machine {
  public:
   const char* kernel = "";
   Dim grid{1, 1, 1};
-  Dim block{0, 0, 0};   // the one that runs
-  int current = 0;      // the thread that runs
-  uint32_t serial = 0;  // of the block, over all launches
-  uint32_t epoch = 0;   // of barriers, likewise: accesses in one epoch are not ordered by a barrier
-  uint32_t turn = 0;    // of waves, likewise: from one meeting of a wave to its next
+  Dim block{0, 0, 0};        // the one that runs
+  int current = 0;           // the thread that runs
+  uint32_t serial = 0;       // of the block, over all launches
+  uint32_t epoch = 0;        // of barriers, likewise: accesses in one epoch are not ordered by a barrier
+  uint32_t first_epoch = 0;  // of the block
+  uint32_t turn = 0;         // of waves, likewise: from one meeting of a wave to its next
   uint32_t group_meetings[kMostGroups] = {};  // likewise, of each group
   int64_t blocks_run = 0;
   Fault fault{};
@@ -106,7 +58,7 @@ class Machine {
   void make_landing(int byte, int turn, int speakers, Where where) {
     clocks().keep(static_cast<int>(threads_.size()));
     if (landings_.make(byte, turn, speakers) == nullptr) {
-      stop(where, "landing %d: there are at most %d", turn, LandingTable::kMost);
+      stop(where, "landing %d: there are at most %d", turn, kMostLandings);
     }
   }
   void speak(int byte, int64_t bytes, Where where) {
@@ -121,7 +73,6 @@ class Machine {
     Landing& at = landing(byte, where);
     at.due -= bytes;
     if (at.due < 0) stop(where, "landing %d: more bytes come than are expected", at.turn);
-    at.rounds.gather(current);
     at.settle();
   }
   void await_landing(int byte, int round, Where where) {
@@ -133,7 +84,14 @@ class Machine {
     }
     if (at.rounds.over <= round) wait(State::kAtLanding, "landings.wait", where);
     clocks().take(current, at.rounds.given);
+    clocks().learn(current, landings_.index(at), at.rounds.over);
   }
+  // Who writes what comes by a landing, and when: whoever has waited for that round knows of it.
+  Access engine_access(int byte, Where where) {
+    const Landing& at = landing(byte, where);
+    return {epoch, 0, static_cast<uint32_t>(at.rounds.over) + 1, clocks().of_landing(landings_.index(at))};
+  }
+  bool is_engine(const Access& access) const { return access.thread >= static_cast<int>(threads_.size()); }
 
   // Barriers of so many threads: come to, and waited at.
   void arrive(int name, int threads) {
@@ -184,7 +142,7 @@ class Machine {
     threads_.resize(count);
     waves_.resize((count + kWaveLanes - 1) / kWaveLanes);
     ++serial;
-    ++epoch;
+    first_epoch = ++epoch;
     clocks().forget();
     landings_.forget();
     for (NamedBarrier& each : named_) each.restart();
@@ -309,15 +267,6 @@ class Machine {
       if (!waits_with(threads_[i], state, threads_[first])) return false;
     }
     return true;
-  }
-
-  static bool may_go_on(const Thread& a) {
-    return a.state == State::kAtLanding || a.state == State::kAtName || a.state == State::kAtGroup;
-  }
-
-  static bool waits_with(const Thread& a, State state, const Thread& b) {
-    return a.state == state && a.where.line == b.where.line && strcmp(a.word, b.word) == 0 &&
-           strcmp(a.where.file, b.where.file) == 0;
   }
 
   bool diverged(int at, int elsewhere) {
