@@ -79,7 +79,6 @@ constexpr int kWaves = kThreads / kgen::kWave;
 constexpr int kRows = 32;       // rows of a wave
 constexpr int kTileRows = kWaves * kRows;
 
-
 // mma_m16n8k16_bf16 multiplies 16 x 16 by 16 x 8; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
 constexpr int kQueries = 16;
