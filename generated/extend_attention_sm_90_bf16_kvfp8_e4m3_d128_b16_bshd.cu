@@ -97,10 +97,11 @@ constexpr int kValueTokens = 4;    // tokens of values a lane supplies to a prod
 constexpr int kQueryElements = 8;
 constexpr int kKeyElements = 4;
 constexpr int kWeightElements = 8;
+constexpr int kValueElements = 4;
 using QueryOperand = Vec<Element, kQueryElements>;
 using KeyOperand = Vec<Element, kKeyElements>;
 using WeightOperand = Vec<Element, kWeightElements>;
-using ValueOperand = Vec<Element, kValueTokens>;
+using ValueOperand = Vec<Element, kValueElements>;
 using Accumulator = Vec<float, kScores>;
 
 // Where registers lie. A lane's scores: row slot and token of the tile; the row of a slot.

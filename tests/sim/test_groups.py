@@ -21,7 +21,7 @@ FAULTY = {
     "stores_before_all_waves_have_waited": "write while a product reads: byte 0, for wave 1 of group 0",
     "stores_where_another_group_has_multiplied": "LDS race, write after a product: wave 0 of group 0",
     "brings_a_box_where_another_group_has_multiplied": "LDS race, write after a product: wave 0 of group 0",
-    "multiplies_what_has_not_landed": "LDS race, read after write: byte 16384 comes in a box that was not waited for",
+    "multiplies_what_has_not_landed": "read after write: byte 16384 comes in a box that was not waited for",
     "multiplies_without_engine_fence": "which thread 0 stored without engine_fence",
     "multiplies_what_another_wave_has_stored": "LDS race, read after write: byte 0 was touched by thread 0",
     "multiplies_past_the_array": "an operand reaches byte 24576 of LDS, past its array of 24576",
