@@ -29,7 +29,7 @@
 #include "kgen/gpu/matrix.hpp"
 #include "kgen/gpu/shares.hpp"
 
-// The argument block, version 1: 61 words. Strides count elements.
+// The argument block, version 1: 60 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -52,9 +52,9 @@ struct Args {
   int64_t arrivals, arrivals_stride_worker;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
-      max_shares, max_workers;
+      max_workers;
 };
-static_assert(sizeof(Args) == 61 * sizeof(int64_t));
+static_assert(sizeof(Args) == 60 * sizeof(int64_t));
 
 namespace {
 
@@ -74,7 +74,6 @@ constexpr int kRows = 4;        // query heads served by one read of KV
 
 constexpr int kVector = 8;  // elements a lane reads at once of keys
 constexpr int kValueVector = 8;  // and of values
-constexpr float kSlack = 8.0f;  // weights are up to 2 to this
 
 // mfma_f32_16x16x16_f16 multiplies 16 x 16 by 16 x 16; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
@@ -88,7 +87,6 @@ constexpr int kSlots = 1;          // query rows they are of
 constexpr int kSharedFrom = 16;    // lanes that differ in the bits from here
 constexpr int kSharedTo = 64;      // to below here share their rows
 [[maybe_unused]] constexpr int kQuerySlots = 1;     // query rows a lane supplies to a product
-constexpr int kKeySlots = 1;       // and tokens of keys
 constexpr int kSteps = 2;          // products fed by one load of keys
 constexpr int kKeyChunk = 32;      // dims they cover
 constexpr int kKeyChunks = (kHeadDim + kKeyChunk - 1) / kKeyChunk;
@@ -96,16 +94,14 @@ constexpr int kOperands = 1;       // operands of weights in a tile
 constexpr int kValueTokens = 4;    // tokens of values a lane supplies to a product
 constexpr int kValueChunk = 128;   // dims covered by the output tiles that one load of values feeds
 [[maybe_unused]] constexpr int kValueChunks = (kHeadDim + kValueChunk - 1) / kValueChunk;
-constexpr int kValueTiles = 8;     // so many of them
 
 constexpr int kQueryElements = 4;
 constexpr int kKeyElements = 4;
 constexpr int kWeightElements = 4;
-constexpr int kValueElements = 4;
 using QueryOperand = Vec<Math, kQueryElements>;
 using KeyOperand = Vec<Math, kKeyElements>;
 using WeightOperand = Vec<Math, kWeightElements>;
-using ValueOperand = Vec<Math, kValueElements>;
+using ValueOperand = Vec<Math, kValueTokens>;
 using Accumulator = Vec<float, kScores>;
 
 // Where registers lie. A lane's scores: row slot and token of the tile; the row of a slot.
@@ -117,23 +113,16 @@ KGEN_DEVICE int query_row(int lane, int) { return lane % 16; }
 KGEN_DEVICE constexpr int query_slot(int) { return 0; }
 KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e; }
 KGEN_DEVICE int key_token(int lane, int) { return lane % 16; }
-KGEN_DEVICE constexpr int key_slot(int) { return 0; }
-KGEN_DEVICE constexpr int key_at(int step, int e) { return step * 4 + e; }
 KGEN_DEVICE int key_start(int lane) { return lane / 16 * 8; }
 // Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
 KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
 // The row slot of a register of the output.
 KGEN_DEVICE constexpr int out_slot(int) { return 0; }
-// Values: the tokens a lane reads, the first dim of them, and which of them a product takes for an output tile.
+// Values: the tokens a lane reads, and the first dim of them, one for each output tile.
 KGEN_DEVICE int value_token(int lane, int, int e) { return lane / 16 * 4 + e; }
-KGEN_DEVICE constexpr int value_slot(int e) { return e; }
-KGEN_DEVICE constexpr int value_at(int tile, int) { return tile; }
 KGEN_DEVICE int value_start(int lane) { return lane % 16 * 8; }
-// Output: a lane has kValueVector dims of a chunk, from out_dim on. Those of kOutColumns registers of a tile, of
-// which e is number 0, come before those of the next tile.
-constexpr int kOutColumns = 1;
+// Output: the dim of a register in the first tile of a chunk; tile j has dim + j.
 KGEN_DEVICE int out_dim(int lane, int e) { return lane / 16 * 32 + e * 8; }
-KGEN_DEVICE constexpr int out_register(int e, int) { return e; }
 
 // S^T = K Q^T, then O^T = V^T P^T.
 KGEN_DEVICE Accumulator add_scores(const QueryOperand& query, const KeyOperand& key,
@@ -213,8 +202,9 @@ KGEN_DEVICE int64_t most_tokens(const Args& a) {
 
 // The tokens of a sequence. A length past the table, or in a pool without pages, is reported and
 // read as none.
-KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
-  const int length = kgen::uniform(loaded);
+KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) {
+  const auto seq_lens = seq_lens_of(a);
+  const int length = kgen::uniform(seq_lens.load(seq));
   const int64_t limit = most_tokens(a);
   bad = length < 0 || length > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
@@ -257,49 +247,8 @@ KGEN_DEVICE Pass pass_of(const Args& a, int number) {
   const int first_row = number % passes * kRows;  // of the group
   return {kv_head, kv_head * group + first_row, group - first_row < kRows ? group - first_row : kRows};
 }
-// What a wave reads of a row before anything else: its length and, whether there are such tiles or not, the entries of
-// the block table for the first two tiles of the wave.
-struct Opening {
-  int length;
-  int first_entry[kWindows], next_entry[kWindows];
-};
 
-KGEN_DEVICE Opening open_row(const Args& a, int seq, int first) {
-  Opening row;
-  row.length = seq_lens_of(a).load(seq);
-  KGEN_UNROLL
-  for (int w = 0; w < kWindows; ++w) {
-    const int token = first + kgen::wave_id() * kTile + w * kWindowTokens;
-    row.first_entry[w] = token / kBlockSize < a.max_pages ? entry_of(a, seq, token) : 0;
-    row.next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
-  }
-  return row;
-}
-
-// Asks for the first tile of a row while the row before it is brought together.
-KGEN_DEVICE void prefetch_row(const Args& a, const Pass& pass, const Opening& row) {
-  constexpr int kLine = 128 / sizeof(Stored);  // elements
-  constexpr int kLines = (kHeadDim + kLine - 1) / kLine;
-  [[maybe_unused]] const int kv_head = pass.kv_head;
-  const auto k_cache = k_cache_of(a);
-  const auto v_cache = v_cache_of(a);
-  KGEN_UNROLL
-  for (int i = 0; i < kTile * kLines; i += kgen::kWave) {
-    const int place = (i + kgen::lane_id()) / kLines;
-    const int dim = (i + kgen::lane_id()) % kLines * kLine;
-    const int token = kgen::wave_id() * kTile + place;
-    int page = row.first_entry[0];
-    KGEN_UNROLL
-    for (int w = 1; w < kWindows; ++w) page = place < w * kWindowTokens ? page : row.first_entry[w];
-    if (place >= kTile || token >= row.length || page < 0 || page >= a.num_blocks) continue;
-    const int slot = token % kBlockSize;
-    k_cache.prefetch(page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + slot * a.k_cache_stride_token + dim);
-    v_cache.prefetch(page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + slot * a.v_cache_stride_token + dim);
-  }
-}
-
-// Even shares: see shares.hpp. A worker is a block; those of a head are kHeads blocks apart, so that blocks next to one
-// another have the same share of different heads.
+// Even shares: see shares.hpp. A worker is a block.
 constexpr int kWorkers = 608;
 constexpr int tiles_in(int tokens) { return tokens < kBlockTokens ? 1 : tokens / kBlockTokens; }
 constexpr int kRowCost = tiles_in(64);
@@ -307,22 +256,9 @@ constexpr int kLeastShare = kRowCost + tiles_in(256 - 64);
 constexpr int kAllTiles = -1;  // up to the end of a row
 using Shares = kgen::Shares<kRowCost, tiles_in(128)>;
 
-KGEN_DEVICE int heads_of(const Args& a) { return static_cast<int>(a.num_kv_heads * a.passes); }
-
-// Workers of a head, at most.
 KGEN_DEVICE int workers_of(const Args& a) {
-  const int fit = kWorkers / heads_of(a);
-  const int most = static_cast<int>(a.max_shares);
-  return fit < 1 ? 1 : fit < most ? fit : most;
+  return a.max_workers < kWorkers ? static_cast<int>(a.max_workers) : kWorkers;
 }
-
-// Where a block stands: its head, and its number among the workers of that.
-struct Worker {
-  int head, number, first;  // first: of all workers, the first of this head
-
-  KGEN_DEVICE explicit Worker(const Args& a)
-      : head(kgen::block_x() % heads_of(a)), number(kgen::block_x() / heads_of(a)), first(head * workers_of(a)) {}
-};
 
 // The tokens of a sequence, none where they cannot be.
 KGEN_DEVICE int held_tokens(const Args& a, int seq) {
@@ -343,48 +279,50 @@ struct Places {
 
 // Where a worker is: at a tile of a row.
 struct Tile {
-  int seq, tile;
+  int head, seq, tile;
 
-  KGEN_DEVICE bool before(const Tile& other) const { return seq != other.seq ? seq < other.seq : tile < other.tile; }
+  KGEN_DEVICE bool before(const Tile& other) const {
+    return head != other.head ? head < other.head : seq != other.seq ? seq < other.seq : tile < other.tile;
+  }
 };
 
-// LDS keeps where the share begins and ends, with the pieces of the row that it begins in and of the one it ends in; and
-// what there is of other blocks' pieces (joints.j2).
-constexpr int kBeginAt = 0, kEndAt = 4, kPresentAt = 8, kArrivalAt = 10;
-constexpr int kPiecesAt = 2;  // from kBeginAt or kEndAt
+// LDS keeps what is needed when the share is done: the pieces of the row that it begins in and of the one it ends in;
+// where it ends; whether this block is the last to bring its piece of the first row, and of the last.
+constexpr int kBeginAt = 0, kEndAt = 2, kLastAt = 4, kArrivalAt = 7;
 
-// Notes where this worker's share begins and ends, and what there is to know of these places. The first two waves look
-// for one each.
-KGEN_DEVICE void note_share(const Args& a, const kgen::LdsArray<int>& notes, const Worker& worker) {
-  const int wave = kgen::wave_id();
-  if (wave < 2) {
-    const kgen::Line<Places> line(static_cast<int>(a.num_seqs), Places{a});
-    const Shares shares(line.length(), workers_of(a), kLeastShare);
-    const bool idle = worker.number >= shares.workers();
-    const kgen::Cut cut = shares.cut(line, idle ? 0 : worker.number + wave);
-    if (kgen::lane_id() == 0) {
-      const int at = wave == 0 ? kBeginAt : kEndAt;
-      notes.store(at, cut.seq);
-      notes.store(at + 1, cut.tile);
-      if (cut.tile > 0) {
-        const kgen::Pieces pieces = shares.pieces(cut.begin, cut.tiles);
-        notes.store(at + kPiecesAt, worker.first + pieces.first);
-        notes.store(at + kPiecesAt + 1, pieces.count);
-      }
-    }
+// Where this worker's share begins. What there is to know of it is noted for after the next block_sync.
+KGEN_DEVICE Tile share_of(const Args& a, const kgen::LdsArray<int>& notes) {
+  const kgen::Line<Places> line(static_cast<int>(a.num_seqs), Places{a});
+  const Shares shares(line.length(), static_cast<int>(a.num_kv_heads * a.passes), workers_of(a), kLeastShare);
+  const int worker = kgen::block_x();
+  const bool idle = worker >= shares.workers();
+  const kgen::Cut begin = shares.cut(line, idle ? 0 : worker);
+  const kgen::Cut end = idle ? begin : shares.cut(line, worker + 1);
+  if (kgen::thread_id() == 0) {
+    const auto note = [&](int at, const kgen::Cut& cut) {
+      if (cut.tile == 0) return;
+      const kgen::Pieces pieces = shares.pieces(cut.begin, line.places(cut.seq) - kRowCost);
+      notes.store(at, pieces.first);
+      notes.store(at + 1, pieces.count);
+    };
+    note(kBeginAt, begin);
+    note(kEndAt, end);
+    notes.store(kLastAt, end.head);
+    notes.store(kLastAt + 1, end.seq);
+    notes.store(kLastAt + 2, end.tile);
   }
-  kgen::block_sync();
+  return {begin.head, begin.seq, begin.tile};
 }
 
-KGEN_DEVICE Tile noted(const kgen::LdsArray<int>& notes, int at) {
-  return {kgen::uniform(notes.load(at)), kgen::uniform(notes.load(at + 1))};
+KGEN_DEVICE Tile noted_end(const kgen::LdsArray<int>& notes) {
+  return {kgen::uniform(notes.load(kLastAt)), kgen::uniform(notes.load(kLastAt + 1)),
+          kgen::uniform(notes.load(kLastAt + 2))};
 }
 
 // Where a piece of a row waits for the others: those that begin a row apart from those that do not, since a worker
 // may have one of each, and what is merged of several pieces apart from both. -1: a whole row, which waits nowhere.
-KGEN_DEVICE int own_slot(const Worker& worker, bool goes_on, bool cut) {
-  const int own = 3 * (worker.first + worker.number);
-  return goes_on ? own : cut ? own + 1 : -1;
+KGEN_DEVICE int own_slot(bool goes_on, bool cut) {
+  return goes_on ? 3 * kgen::block_x() : cut ? 3 * kgen::block_x() + 1 : -1;
 }
 KGEN_DEVICE int slot_of(const kgen::Pieces& pieces, int piece) {
   return 3 * (pieces.first + piece) + (piece == 0 ? 1 : 0);
@@ -402,213 +340,127 @@ KGEN_DEVICE void write_piece(const Args& a, int slot, int row, int dim, const Ro
   states.store(slot * a.piece_states_stride_piece + row * a.piece_states_stride_row, words);
 }
 
+// Merges `count` parts of a pass of rows in their order: of a thread's share of each row, `use` gets the outcome.
+// `slot(i)` says where part i waits.
+template <typename Slot, typename Use>
+KGEN_DEVICE void merge_parts(const Args& a, int rows, int count, const Slot& slot, const Use& use) {
+  constexpr int kFlight = 8;  // parts a thread reads at once
+  const auto out = piece_out_of(a);
+  const auto states = piece_states_of(a);
+  KGEN_NO_UNROLL
+  for (int item = kgen::thread_id(); item < rows * kShares; item += kThreads) {
+    const int row = item / kShares;
+    const int dim = item % kShares * kShare;
+    RowState merged = {kgen::kMinusInfinity, 0.0f};
+    Vec<float, kShare> total = kgen::splat<float, kShare>(0.0f);
+    KGEN_NO_UNROLL
+    for (int from = 0; from < count; from += kFlight) {
+      Vec<float, 2> read[kFlight];
+      Vec<float, kShare> sums[kFlight];
+      KGEN_UNROLL
+      for (int i = 0; i < kFlight; ++i) {
+        read[i] = {{kgen::kMinusInfinity, 0.0f}};
+        sums[i] = kgen::splat<float, kShare>(0.0f);
+        if (from + i >= count) continue;
+        const int at = slot(from + i);
+        read[i] = states.load<2>(at * a.piece_states_stride_piece + row * a.piece_states_stride_row);
+        sums[i] = out.load<kShare>(at * a.piece_out_stride_piece + row * a.piece_out_stride_row + dim);
+      }
+      KGEN_UNROLL
+      for (int i = 0; i < kFlight; ++i) {
+        const kgen::MergeFactors factors = kgen::merge(merged, {read[i][0], read[i][1]});
+        KGEN_UNROLL
+        for (int j = 0; j < kShare; ++j) total[j] = total[j] * factors.old + sums[i][j] * factors.added;
+      }
+    }
+    use(row, dim, merged, total);
+  }
+}
+
 // How the pieces of a row come together: in one round or, where they are many, in two: first those of neighbours, up to
 // `span` of them. What is added to what depends on their number alone.
 struct Joint {
   kgen::Pieces pieces;
-  int span, own;    // own: this worker's piece
-  int begin, size;  // its neighbours: their first piece, and how many they are
+  int span, begin, size;  // this worker's neighbours: their first piece, and how many they are
 
   KGEN_DEVICE int size_of(int from) const { return pieces.count - from < span ? pieces.count - from : span; }
   KGEN_DEVICE int spans() const { return (pieces.count + span - 1) / span; }
   KGEN_DEVICE bool first_round() const { return size > 1; }
-  KGEN_DEVICE int slot_of_span(int number) const {
-    const int from = number * span;
-    return size_of(from) > 1 ? merged_slot(pieces, from) : slot_of(pieces, from);
-  }
 };
 
-KGEN_DEVICE Joint joint_of(const kgen::LdsArray<int>& notes, const Worker& worker, int at) {
-  const kgen::Pieces pieces = {kgen::uniform(notes.load(at + kPiecesAt)), kgen::uniform(notes.load(at + kPiecesAt + 1))};
-  Joint joint = {pieces, 1, worker.first + worker.number - pieces.first, 0, 1};
-  if (pieces.count > 8) {
-    while (joint.span * joint.span < pieces.count) ++joint.span;
+KGEN_DEVICE Joint joint_of(const kgen::LdsArray<int>& notes, int at) {
+  Joint joint = {{kgen::uniform(notes.load(at)), kgen::uniform(notes.load(at + 1))}, 1, 0, 1};
+  if (joint.pieces.count > 8) {
+    while (joint.span * joint.span < joint.pieces.count) ++joint.span;
   }
-  joint.begin = joint.own / joint.span * joint.span;
+  joint.begin = (kgen::block_x() - joint.pieces.first) / joint.span * joint.span;
   joint.size = joint.size_of(joint.begin);
   return joint;
 }
 
-// A joint counts the blocks that have brought their part, in the first round a part of a span, in the second a span.
-struct Count {
-  int64_t at;
-  int parts;
-};
-
-KGEN_DEVICE Count count_of(const Args& a, const Joint& joint, bool first_round) {
+// Counts a block that has written its part: whether it is the last. The count then starts again from 0. One thread.
+KGEN_DEVICE int arrive(const Args& a, const Joint& joint, bool first_round) {
+  const Global<int> arrivals = arrivals_of(a);
   const int worker = joint.pieces.first + (first_round ? joint.begin : 0);
-  return {worker * a.arrivals_stride_worker + (first_round ? 0 : 1), first_round ? joint.size : joint.spans()};
+  const int count = first_round ? joint.size : joint.spans();
+  const int64_t at = worker * a.arrivals_stride_worker + (first_round ? 0 : 1);
+  const bool last = arrivals.fetch_add(at, 1) == count - 1;
+  if (last) arrivals.store(at, 0);
+  return last ? 1 : 0;
 }
 
-// Counts a block that has brought its part. One thread, which learns how many came before.
-KGEN_DEVICE int announce(const Args& a, const Joint& joint, bool first_round) {
-  return arrivals_of(a).fetch_add(count_of(a, joint, first_round).at, 1);
-}
-
-// Whether all came before. The count then starts again from 0.
-KGEN_DEVICE int is_last(const Args& a, const Joint& joint, bool first_round, int before) {
-  const Count count = count_of(a, joint, first_round);
-  if (before < count.parts - 1) return 0;
-  arrivals_of(a).store(count.at, 0);
-  return 1;
-}
-
-// What a block brings to a joint at the end of its share: `slot`, or -1 of a whole row.
-struct Piece {
-  int slot;
-  bool last;  // what the share ends with
-  Joint joint;
-};
-
-// Notes whether all other parts of a round are there, so that a block that comes last need not bring its own. Two
-// threads, before the block meets.
-KGEN_DEVICE void note_present(const Args& a, const kgen::LdsArray<int>& notes, const Joint& joint) {
-  const int thread = kgen::thread_id();
-  if (thread > 1) return;
-  const bool first_round = thread == 0;
-  const Count count = count_of(a, joint, first_round);
-  const bool alone = first_round && !joint.first_round();
-  notes.store(kPresentAt + thread, alone || arrivals_of(a).fetch_add(count.at, 0) == count.parts - 1 ? 1 : 0);
-}
-
-// What of the others was there.
-struct Present {
-  bool span, all;
-};
-
-KGEN_DEVICE Present present_of(const kgen::LdsArray<int>& notes, const Piece& piece) {
-  if (piece.slot < 0 || !piece.last) return {false, false};
-  const bool span = kgen::uniform(notes.load(kPresentAt)) != 0;
-  return {span, span && kgen::uniform(notes.load(kPresentAt + 1)) != 0};
-}
-
-// Brings together `count` parts of a thread's share of a row, in their order. `slot(i)` says where part i waits; part
-// `own`, if it is one of them, is what `state` and `sums` hold. They then hold the outcome.
-template <typename Slot>
-KGEN_DEVICE void merge_parts(const Args& a, int row, int dim, int count, int own, const Slot& slot, RowState& state,
-                             Vec<float, kShare>& sums) {
-  constexpr int kFlight = 8;  // parts a thread reads at once
-  const auto out = piece_out_of(a);
-  const auto states = piece_states_of(a);
-  RowState merged = {kgen::kMinusInfinity, 0.0f};
-  Vec<float, kShare> total = kgen::splat<float, kShare>(0.0f);
-  KGEN_NO_UNROLL
-  for (int from = 0; from < count; from += kFlight) {
-    Vec<float, 2> part_states[kFlight];
-    Vec<float, kShare> part_sums[kFlight];
-    KGEN_UNROLL
-    for (int i = 0; i < kFlight; ++i) {
-      part_states[i] = {{kgen::kMinusInfinity, 0.0f}};
-      part_sums[i] = kgen::splat<float, kShare>(0.0f);
-      if (from + i == own) {
-        part_states[i] = {{state.max, state.sum}};
-        part_sums[i] = sums;
-      } else if (from + i < count) {
-        const int at = slot(from + i);
-        part_states[i] = states.load<2>(at * a.piece_states_stride_piece + row * a.piece_states_stride_row);
-        part_sums[i] = out.load<kShare>(at * a.piece_out_stride_piece + row * a.piece_out_stride_row + dim);
-      }
-    }
-    KGEN_UNROLL
-    for (int i = 0; i < kFlight; ++i) {
-      const kgen::MergeFactors factors = kgen::merge(merged, {part_states[i][0], part_states[i][1]});
-      KGEN_UNROLL
-      for (int j = 0; j < kShare; ++j) total[j] = total[j] * factors.old + part_sums[i][j] * factors.added;
-    }
-  }
-  state = merged;
-  sums = total;
-}
-
-KGEN_DEVICE void merge_span(const Args& a, int row, int dim, const Joint& joint, int own, RowState& state,
-                            Vec<float, kShare>& sums) {
-  const auto slot = [&](int i) { return slot_of(joint.pieces, joint.begin + i); };
-  merge_parts(a, row, dim, joint.size, own, slot, state, sums);
-}
-KGEN_DEVICE void merge_spans(const Args& a, int row, int dim, const Joint& joint, int own, RowState& state,
-                             Vec<float, kShare>& sums) {
-  const auto slot = [&](int i) { return joint.slot_of_span(i); };
-  merge_parts(a, row, dim, joint.spans(), own, slot, state, sums);
-}
-
-// Takes a thread's share of a row to where it belongs: of a piece to those of the others, as far as these are there.
-KGEN_DEVICE void deliver(const Args& a, int seq, int first_head, int row, int dim, const Piece& piece, const Present& present,
-                         RowState state, Vec<float, kShare> sums) {
-  const Joint& joint = piece.joint;
-  int slot = piece.slot;
-  if (present.span && joint.first_round()) {
-    merge_span(a, row, dim, joint, joint.own - joint.begin, state, sums);
-    slot = merged_slot(joint.pieces, joint.begin);
-  }
-  if (present.all) merge_spans(a, row, dim, joint, joint.own / joint.span, state, sums);
-  if (slot < 0 || present.all) {
-    write_row(a, seq, first_head + row, dim, state, sums);
-  } else {
-    write_piece(a, slot, row, dim, state, sums);
-  }
-}
-
-// The last to bring its part of a round goes on with what is there.
-KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, const Joint& joint,
-                      bool first_round) {
-  if (first_round) {
-    KGEN_NO_UNROLL
-    for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kThreads) {
-      const int row = item / kShares, dim = item % kShares * kShare;
-      RowState state;
-      Vec<float, kShare> sums;
-      merge_span(a, row, dim, joint, -1, state, sums);
-      write_piece(a, merged_slot(joint.pieces, joint.begin), row, dim, state, sums);
-    }
+// The last to bring its piece of a pass of rows brings together what is there.
+KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, const Joint& joint) {
+  const kgen::Pieces& pieces = joint.pieces;
+  if (joint.first_round()) {
+    merge_parts(
+        a, pass.rows, joint.size, [&](int i) { return slot_of(pieces, joint.begin + i); },
+        [&](int row, int dim, const RowState& state, const Vec<float, kShare>& sums) {
+          write_piece(a, merged_slot(pieces, joint.begin), row, dim, state, sums);
+        });
     kgen::device_release();
     kgen::block_sync();
-    if (kgen::thread_id() == 0) notes.store(kArrivalAt, is_last(a, joint, false, announce(a, joint, false)));
+    if (kgen::thread_id() == 0) notes.store(kArrivalAt, arrive(a, joint, false));
     kgen::block_sync();
     kgen::device_acquire();
     if (kgen::uniform(notes.load(kArrivalAt)) == 0) return;
   }
-  KGEN_NO_UNROLL
-  for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kThreads) {
-    const int row = item / kShares, dim = item % kShares * kShare;
-    RowState state;
-    Vec<float, kShare> sums;
-    merge_spans(a, row, dim, joint, -1, state, sums);
-    write_row(a, seq, pass.first_head + row, dim, state, sums);
-  }
+  merge_parts(
+      a, pass.rows, joint.spans(),
+      [&](int i) {
+        const int from = i * joint.span;
+        return joint.size_of(from) > 1 ? merged_slot(pieces, from) : slot_of(pieces, from);
+      },
+      [&](int row, int dim, const RowState& state, const Vec<float, kShare>& sums) {
+        write_row(a, seq, pass.first_head + row, dim, state, sums);
+      });
 }
 
-// When a share is done: what it ended with, and the piece it began with, which was announced before, where others have
-// pieces of these rows. `before`: what thread 0 learned then.
-KGEN_DEVICE void settle_share(const Args& a, const kgen::LdsArray<int>& notes, const Worker& worker, const Pass& pass,
-                              const Tile& begin, int seq, const Piece& piece, int before) {
-  const Present present = present_of(notes, piece);
-  const bool announced = begin.tile > 0 && begin.seq != seq;
-  const bool brings = piece.slot >= 0 && !present.all;
-  if (!announced && piece.slot < 0) return;
-  const Joint first = announced ? joint_of(notes, worker, kBeginAt) : Joint{};
-  const bool first_round = piece.joint.first_round() && !present.span;
-  if (announced && kgen::thread_id() == 0) {
-    notes.store(kArrivalAt, is_last(a, first, first.first_round(), before));
-  }
-  if (piece.slot >= 0 && kgen::thread_id() == kgen::kWave) {
-    const Joint& joint = piece.joint;
-    if (present.span && joint.first_round()) arrivals_of(a).store(count_of(a, joint, true).at, 0);
-    if (present.all) arrivals_of(a).store(count_of(a, joint, false).at, 0);
-    if (brings) notes.store(kArrivalAt + 1, is_last(a, joint, first_round, announce(a, joint, first_round)));
-  }
+// When a share is done: says so of the row it began in and of the one it ended in, where others have pieces of these.
+KGEN_DEVICE void settle_share(const Args& a, const kgen::LdsArray<int>& notes, const Tile& begin, const Tile& end) {
+  const bool goes_on = begin.tile > 0;
+  const bool cut = end.tile > 0 && !(goes_on && begin.head == end.head && begin.seq == end.seq);
+  if (!goes_on && !cut) return;
+  const Joint first = goes_on ? joint_of(notes, kBeginAt) : Joint{};
+  const Joint last = cut ? joint_of(notes, kEndAt) : Joint{};
+  kgen::device_release();
+  kgen::block_sync();
+  if (goes_on && kgen::thread_id() == 0) notes.store(kArrivalAt, arrive(a, first, first.first_round()));
+  if (cut && kgen::thread_id() == kgen::kWave) notes.store(kArrivalAt + 1, arrive(a, last, last.first_round()));
   kgen::block_sync();
   kgen::device_acquire();
-  const bool join_last = brings && kgen::uniform(notes.load(kArrivalAt + 1)) != 0;
-  if (announced && kgen::uniform(notes.load(kArrivalAt)) != 0) {
-    join(a, notes, begin.seq, pass, first, first.first_round());
-    kgen::block_sync();
+  const bool join_last = cut && kgen::uniform(notes.load(kArrivalAt + 1)) != 0;
+  if (goes_on && kgen::uniform(notes.load(kArrivalAt)) != 0) {
+    join(a, notes, begin.seq, pass_of(a, begin.head), first);
   }
-  if (join_last) join(a, notes, seq, pass, piece.joint, first_round);
+  if (!join_last) return;
+  kgen::block_sync();
+  join(a, notes, end.seq, pass_of(a, end.head), last);
 }
 
 // The rows of a pass over tiles from_tile to to_tile of a sequence: all of it or, where there is a slot, a piece
 // that goes there.
-KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass& pass, int from_tile, int to_tile, const Piece& piece, Opening& opening, int next_seq) {
+KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass& pass, int from_tile, int to_tile, int piece_slot) {
   const auto queries = q_of(a);
   const auto k_cache = k_cache_of(a);
   const auto v_cache = v_cache_of(a);
@@ -619,13 +471,20 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   const int rows = pass.rows;
 
   const int first = from_tile * kBlockTokens;
+
+  // Entries of the block table for the first two tiles of this wave, read beside the length that says whether
+  // there are such tiles.
   const int begin = first + wave * kTile;
-  Opening own = opening;
-  if (next_seq < a.num_seqs) opening = open_row(a, next_seq, 0);
-  const auto& first_entry = own.first_entry;
-  auto& next_entry = own.next_entry;
+  int first_entry[kWindows], next_entry[kWindows];
+  KGEN_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    const int token = begin + w * kWindowTokens;
+    first_entry[w] = token / kBlockSize < a.max_pages ? entry_of(a, seq, token) : 0;
+    next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
+  }
+
   bool bad;
-  const int length = length_of(a, seq, own.length, bad);
+  const int length = length_of(a, seq, bad);
   const int last = to_tile == kAllTiles ? length : to_tile * kBlockTokens;
 
   const float scale = static_cast<float>(kgen::real(a.softmax_scale)) * kgen::kLog2E;
@@ -662,12 +521,12 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       }
     }
   }
-  Accumulator sums[kRowTiles][kValueChunks * kValueTiles];
+  Accumulator sums[kRowTiles][kValueChunks * kValueVector];
   RowState state[kRowTiles][kSlots];
   KGEN_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
     KGEN_UNROLL
-    for (int j = 0; j < kValueChunks * kValueTiles; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
+    for (int j = 0; j < kValueChunks * kValueVector; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
     KGEN_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) state[t][slot] = {kgen::kMinusInfinity, 0.0f};
   }
@@ -699,9 +558,9 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   kgen::Window<Stored> values[kWindows] = {values_of(page[0])};
 
   // Reads the keys of the tile at `start`; those of tokens past the end are zeros.
-  const auto read_keys = [&](Keys (&into)[kScoreTiles * kKeySlots][kKeyChunks], int start) {
+  const auto read_keys = [&](Keys (&into)[kScoreTiles][kKeyChunks], int start) {
     KGEN_UNROLL
-    for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
+    for (int i = 0; i < kScoreTiles; ++i) {
       const int place = key_token(lane, i);  // in the tile
       const int token = start + place;
       const int at = static_cast<int>(place * a.k_cache_stride_token + key_dim);
@@ -713,15 +572,15 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       }
     }
   };
-  Keys next_k[kScoreTiles * kKeySlots][kKeyChunks];
+  Keys next_k[kScoreTiles][kKeyChunks];
   read_keys(next_k, begin);
 
   KGEN_NO_UNROLL
   for (int start = begin; start < last; start += kBlockTokens) {
-    Keys k[kScoreTiles * kKeySlots][kKeyChunks];
+    Keys k[kScoreTiles][kKeyChunks];
     Vec<Stored, kValueVector> v[kOperands][kValueChunks][kValueTokens];
     KGEN_UNROLL
-    for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
+    for (int i = 0; i < kScoreTiles; ++i) {
       KGEN_UNROLL
       for (int c = 0; c < kKeyChunks; ++c) k[i][c] = next_k[i][c];
     }
@@ -760,7 +619,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
     KGEN_UNROLL
     for (int t = 0; t < kRowTiles; ++t) {
       Accumulator scores[kScoreTiles];
-      float top[kSlots], shift[kSlots];
+      float top[kSlots], shift[kSlots], factor[kSlots];
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) top[slot] = kgen::kMinusInfinity;
       KGEN_UNROLL
@@ -768,17 +627,12 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         scores[i] = kgen::splat<float, kScores>(0.0f);
         KGEN_UNROLL
         for (int c = 0; c < kKeyChunks; ++c) {
-          Vec<Math, kVector> read[kKeySlots];
-          KGEN_UNROLL
-          for (int slot = 0; slot < kKeySlots; ++slot) {
-            const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i * kKeySlots + slot][c]);
-            read[slot] = stored;
-          }
+          const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i][c]);
           KGEN_UNROLL
           for (int s = 0; s < kSteps; ++s) {
             KeyOperand key;
             KGEN_UNROLL
-            for (int e = 0; e < kKeyElements; ++e) key[e] = read[key_slot(e)][key_at(s, e)];
+            for (int e = 0; e < kKeyElements; ++e) key[e] = stored[s * kKeyElements + e];
             scores[i] = add_scores(q[t][c][s], key, scores[i]);
           }
         }
@@ -789,31 +643,13 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           top[score_slot(e)] = kgen::max(top[score_slot(e)], scores[i][e]);
         }
       }
-
-      // What was summed is rescaled only where a score has outgrown it: seldom, and then for all lanes.
-      bool outgrown = false;
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
-        outgrown = outgrown || top[slot] > state[t][slot].max + kSlack;
-      }
-      if (kgen::ballot(outgrown) != 0) {
-        float factor[kSlots];
-        KGEN_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) {
-          const float old = state[t][slot].max;
-          const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
-          factor[slot] = kgen::rescale(old, seen);
-          state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
-        }
-        KGEN_UNROLL
-        for (int j = 0; j < kValueChunks * kValueTiles; ++j) {
-          KGEN_UNROLL
-          for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
-        }
-      }
-      KGEN_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) {
-        shift[slot] = state[t][slot].max == kgen::kMinusInfinity ? 0.0f : state[t][slot].max;
+        const float old = state[t][slot].max;
+        const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
+        factor[slot] = kgen::rescale(old, seen);
+        shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
+        state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
       }
       KGEN_UNROLL
       for (int i = 0; i < kScoreTiles; ++i) {
@@ -831,6 +667,11 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           weights[t][o][e] = kgen::from_float<Math>(scores[from / kScores][from % kScores]);
         }
       }
+      KGEN_UNROLL
+      for (int j = 0; j < kValueChunks * kValueVector; ++j) {
+        KGEN_UNROLL
+        for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
+      }
     }
 
     // O += P V: each element that a lane read belongs to another output tile.
@@ -839,14 +680,13 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       KGEN_UNROLL
       for (int o = 0; o < kOperands; ++o) {
         KGEN_UNROLL
-        for (int j = 0; j < kValueTiles; ++j) {
+        for (int j = 0; j < kValueVector; ++j) {
           ValueOperand value;
           KGEN_UNROLL
-          for (int e = 0; e < kValueElements; ++e) value[e] = v[o][c][value_slot(e)][value_at(j, e)];
+          for (int e = 0; e < kValueTokens; ++e) value[e] = v[o][c][e][j];
           KGEN_UNROLL
           for (int t = 0; t < kRowTiles; ++t) {
-            Accumulator& sum = sums[t][c * kValueTiles + j];
-            sum = add_values(weights[t][o], value, sum);
+            sums[t][c * kValueVector + j] = add_values(weights[t][o], value, sums[t][c * kValueVector + j]);
           }
         }
       }
@@ -863,9 +703,6 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
     }
   }
 
-  if (next_seq < a.num_seqs) prefetch_row(a, pass, opening);
-  const auto notes = lds.array<int>(kNotesAt, kNotesCount);
-  if (piece.slot >= 0 && piece.last) note_present(a, notes, piece.joint);
   // The waves meet in LDS.
   const auto wave_sums = lds.array<float>(0, kSumsCount);
   const auto wave_states = lds.array<float>(kStatesAt, kStatesCount);
@@ -887,7 +724,6 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       for (int c = 0; c < kValueChunks; ++c) {
         KGEN_UNROLL
         for (int e = 0; e < kScores; ++e) {
-          if (out_register(e, 0) != e) continue;
           const int row = t * kQueries + score_row(lane, out_slot(e)) - from;
           const int dim = c * kValueChunk + out_dim(lane, e);
           if (row < 0 || row >= kMergeRows || dim >= kHeadDim) continue;
@@ -895,9 +731,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           for (int j = 0; j < kValueVector; j += 4) {
             Vec<float, 4> part;
             KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) {
-              part[i] = sums[t][c * kValueTiles + (j + i) / kOutColumns][out_register(e, (j + i) % kOutColumns)];
-            }
+            for (int i = 0; i < 4; ++i) part[i] = sums[t][c * kValueVector + j + i][e];
             wave_sums.store((wave * kMergeRows + row) * kHeadDim + dim + j, part);
           }
         }
@@ -905,8 +739,6 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
     }
     kgen::block_sync();
 
-    kgen::device_acquire();
-    const Present present = present_of(notes, piece);
     const int merged_rows = rows - from < kMergeRows ? rows - from : kMergeRows;
     KGEN_NO_UNROLL
     for (int item = kgen::thread_id(); item < merged_rows * kShares; item += kThreads) {
@@ -928,7 +760,11 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         KGEN_UNROLL
         for (int i = 0; i < kShare; ++i) total[i] += values[i] * factor;
       }
-      deliver(a, seq, first_head, from + r, out_dim, piece, present, merged, total);
+      if (piece_slot < 0) {
+        write_row(a, seq, first_head + from + r, out_dim, merged, total);
+      } else {
+        write_piece(a, piece_slot, from + r, out_dim, merged, total);
+      }
     }
   }
 }
@@ -938,29 +774,19 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
 KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_even(const Args a) {
   KGEN_LDS(lds, kLdsBytes);
   const auto notes = lds.array<int>(kNotesAt, kNotesCount);
-  const Worker worker(a);
-  const Pass pass = pass_of(a, worker.head);
-  note_share(a, notes, worker);
-  const Tile begin = noted(notes, kBeginAt), end = noted(notes, kEndAt);
+  const Tile begin = share_of(a, notes);
+  kgen::block_sync();
+  const Tile end = noted_end(notes);
   Tile at = begin;
-  Piece piece = {-1, false, {}};
-  int before = 0;
-  Opening opening;
-  if (begin.before(end)) opening = open_row(a, at.seq, at.tile * kBlockTokens);
   KGEN_NO_UNROLL
   while (at.before(end)) {
-    const Tile next = {at.seq + 1, 0};
-    const bool cut = at.seq == end.seq;
-    piece = {own_slot(worker, at.tile > 0, cut), !next.before(end), {}};
-    if (piece.slot >= 0) piece.joint = joint_of(notes, worker, at.tile > 0 ? kBeginAt : kEndAt);
-    const int next_seq = next.before(end) ? next.seq : static_cast<int>(a.num_seqs);
-    attend(a, lds, at.seq, pass, at.tile, cut ? end.tile : kAllTiles, piece, opening, next_seq);
-    if (piece.slot >= 0) kgen::device_release();
+    const bool cut = at.head == end.head && at.seq == end.seq;
+    const int piece_slot = own_slot(at.tile > 0, cut);
+    const Pass pass = pass_of(a, at.head);
+    attend(a, lds, at.seq, pass, at.tile, cut ? end.tile : kAllTiles, piece_slot);
     kgen::block_sync();  // the row has left LDS
-    if (piece.slot >= 0 && !piece.last && kgen::thread_id() == 0) {
-      before = announce(a, piece.joint, piece.joint.first_round());
-    }
-    at = next;
+    at = {at.head, at.seq + 1, 0};
+    if (at.seq == a.num_seqs) at = {at.head + 1, 0, 0};
   }
-  if (begin.before(end)) settle_share(a, notes, worker, pass, begin, at.seq - 1, piece, before);
+  if (begin.before(end)) settle_share(a, notes, begin, end);
 }

@@ -28,7 +28,7 @@
 #include "kgen/gpu/dialect.hpp"
 #include "kgen/gpu/matrix.hpp"
 
-// The argument block, version 1: 61 words. Strides count elements.
+// The argument block, version 1: 60 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -51,9 +51,9 @@ struct Args {
   int64_t arrivals, arrivals_stride_worker;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
-      max_shares, max_workers;
+      max_workers;
 };
-static_assert(sizeof(Args) == 61 * sizeof(int64_t));
+static_assert(sizeof(Args) == 60 * sizeof(int64_t));
 
 namespace {
 
@@ -74,7 +74,6 @@ constexpr int kPartition = 512;  // tokens in a part
 
 constexpr int kVector = 8;  // elements a lane reads at once of keys
 constexpr int kValueVector = 8;  // and of values
-constexpr float kSlack = 8.0f;  // weights are up to 2 to this
 
 // mfma_f32_16x16x16_f16 multiplies 16 x 16 by 16 x 16; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
@@ -88,7 +87,6 @@ constexpr int kSlots = 1;          // query rows they are of
 constexpr int kSharedFrom = 16;    // lanes that differ in the bits from here
 constexpr int kSharedTo = 64;      // to below here share their rows
 [[maybe_unused]] constexpr int kQuerySlots = 1;     // query rows a lane supplies to a product
-constexpr int kKeySlots = 1;       // and tokens of keys
 constexpr int kSteps = 2;          // products fed by one load of keys
 constexpr int kKeyChunk = 32;      // dims they cover
 constexpr int kKeyChunks = (kHeadDim + kKeyChunk - 1) / kKeyChunk;
@@ -96,16 +94,14 @@ constexpr int kOperands = 1;       // operands of weights in a tile
 constexpr int kValueTokens = 4;    // tokens of values a lane supplies to a product
 constexpr int kValueChunk = 128;   // dims covered by the output tiles that one load of values feeds
 [[maybe_unused]] constexpr int kValueChunks = (kHeadDim + kValueChunk - 1) / kValueChunk;
-constexpr int kValueTiles = 8;     // so many of them
 
 constexpr int kQueryElements = 4;
 constexpr int kKeyElements = 4;
 constexpr int kWeightElements = 4;
-constexpr int kValueElements = 4;
 using QueryOperand = Vec<Math, kQueryElements>;
 using KeyOperand = Vec<Math, kKeyElements>;
 using WeightOperand = Vec<Math, kWeightElements>;
-using ValueOperand = Vec<Math, kValueElements>;
+using ValueOperand = Vec<Math, kValueTokens>;
 using Accumulator = Vec<float, kScores>;
 
 // Where registers lie. A lane's scores: row slot and token of the tile; the row of a slot.
@@ -117,23 +113,16 @@ KGEN_DEVICE int query_row(int lane, int) { return lane % 16; }
 KGEN_DEVICE constexpr int query_slot(int) { return 0; }
 KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e; }
 KGEN_DEVICE int key_token(int lane, int) { return lane % 16; }
-KGEN_DEVICE constexpr int key_slot(int) { return 0; }
-KGEN_DEVICE constexpr int key_at(int step, int e) { return step * 4 + e; }
 KGEN_DEVICE int key_start(int lane) { return lane / 16 * 8; }
 // Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
 KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
 // The row slot of a register of the output.
 KGEN_DEVICE constexpr int out_slot(int) { return 0; }
-// Values: the tokens a lane reads, the first dim of them, and which of them a product takes for an output tile.
+// Values: the tokens a lane reads, and the first dim of them, one for each output tile.
 KGEN_DEVICE int value_token(int lane, int, int e) { return lane / 16 * 4 + e; }
-KGEN_DEVICE constexpr int value_slot(int e) { return e; }
-KGEN_DEVICE constexpr int value_at(int tile, int) { return tile; }
 KGEN_DEVICE int value_start(int lane) { return lane % 16 * 8; }
-// Output: a lane has kValueVector dims of a chunk, from out_dim on. Those of kOutColumns registers of a tile, of
-// which e is number 0, come before those of the next tile.
-constexpr int kOutColumns = 1;
+// Output: the dim of a register in the first tile of a chunk; tile j has dim + j.
 KGEN_DEVICE int out_dim(int lane, int e) { return lane / 16 * 32 + e * 8; }
-KGEN_DEVICE constexpr int out_register(int e, int) { return e; }
 
 // S^T = K Q^T, then O^T = V^T P^T.
 KGEN_DEVICE Accumulator add_scores(const QueryOperand& query, const KeyOperand& key,
@@ -223,15 +212,14 @@ KGEN_DEVICE int64_t most_tokens(const Args& a) {
 
 // The tokens of a sequence. A length past the table or the workspace, or in a pool without pages, is reported and
 // read as none.
-KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
-  const int length = kgen::uniform(loaded);
+KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) {
+  const auto seq_lens = seq_lens_of(a);
+  const int length = kgen::uniform(seq_lens.load(seq));
   const int64_t limit = most_tokens(a);
   bad = length < 0 || length > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
   return bad ? 0 : length;
 }
-
-KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) { return length_of(a, seq, seq_lens_of(a).load(seq), bad); }
 
 // What the block table says of a token within it.
 KGEN_DEVICE int entry_of(const Args& a, int seq, int token) {
@@ -282,24 +270,6 @@ KGEN_DEVICE Pass pass_of(const Args& a, int number) {
   const int first_row = number % passes * kRows;  // of the group
   return {kv_head, kv_head * group + first_row, group - first_row < kRows ? group - first_row : kRows};
 }
-// What a wave reads of a row before anything else: its length and, whether there are such tiles or not, the entries of
-// the block table for the first two tiles of the wave.
-struct Opening {
-  int length;
-  int first_entry[kWindows], next_entry[kWindows];
-};
-
-KGEN_DEVICE Opening open_row(const Args& a, int seq, int first) {
-  Opening row;
-  row.length = seq_lens_of(a).load(seq);
-  KGEN_UNROLL
-  for (int w = 0; w < kWindows; ++w) {
-    const int token = first + kgen::wave_id() * kTile + w * kWindowTokens;
-    row.first_entry[w] = token / kBlockSize < a.max_pages ? entry_of(a, seq, token) : 0;
-    row.next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
-  }
-  return row;
-}
 
 // The rows of a pass over part `part` of a sequence.
 KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass& pass, int part) {
@@ -313,12 +283,20 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   const int rows = pass.rows;
 
   const int first = part * kPartition;
+
+  // Entries of the block table for the first two tiles of this wave, read beside the length that says whether
+  // there are such tiles.
   const int begin = first + wave * kTile;
-  Opening own = open_row(a, seq, first);
-  const auto& first_entry = own.first_entry;
-  auto& next_entry = own.next_entry;
+  int first_entry[kWindows], next_entry[kWindows];
+  KGEN_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    const int token = begin + w * kWindowTokens;
+    first_entry[w] = token / kBlockSize < a.max_pages ? entry_of(a, seq, token) : 0;
+    next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
+  }
+
   bool bad;
-  const int length = length_of(a, seq, own.length, bad);
+  const int length = length_of(a, seq, bad);
   const int last = length - first < kPartition ? length : first + kPartition;
   if (part > 0 && first >= length) return;
 
@@ -356,12 +334,12 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       }
     }
   }
-  Accumulator sums[kRowTiles][kValueChunks * kValueTiles];
+  Accumulator sums[kRowTiles][kValueChunks * kValueVector];
   RowState state[kRowTiles][kSlots];
   KGEN_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
     KGEN_UNROLL
-    for (int j = 0; j < kValueChunks * kValueTiles; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
+    for (int j = 0; j < kValueChunks * kValueVector; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
     KGEN_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) state[t][slot] = {kgen::kMinusInfinity, 0.0f};
   }
@@ -393,9 +371,9 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   kgen::Window<Stored> values[kWindows] = {values_of(page[0])};
 
   // Reads the keys of the tile at `start`; those of tokens past the end are zeros.
-  const auto read_keys = [&](Keys (&into)[kScoreTiles * kKeySlots][kKeyChunks], int start) {
+  const auto read_keys = [&](Keys (&into)[kScoreTiles][kKeyChunks], int start) {
     KGEN_UNROLL
-    for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
+    for (int i = 0; i < kScoreTiles; ++i) {
       const int place = key_token(lane, i);  // in the tile
       const int token = start + place;
       const int at = static_cast<int>(place * a.k_cache_stride_token + key_dim);
@@ -407,15 +385,15 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       }
     }
   };
-  Keys next_k[kScoreTiles * kKeySlots][kKeyChunks];
+  Keys next_k[kScoreTiles][kKeyChunks];
   read_keys(next_k, begin);
 
   KGEN_NO_UNROLL
   for (int start = begin; start < last; start += kBlockTokens) {
-    Keys k[kScoreTiles * kKeySlots][kKeyChunks];
+    Keys k[kScoreTiles][kKeyChunks];
     Vec<Stored, kValueVector> v[kOperands][kValueChunks][kValueTokens];
     KGEN_UNROLL
-    for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
+    for (int i = 0; i < kScoreTiles; ++i) {
       KGEN_UNROLL
       for (int c = 0; c < kKeyChunks; ++c) k[i][c] = next_k[i][c];
     }
@@ -454,7 +432,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
     KGEN_UNROLL
     for (int t = 0; t < kRowTiles; ++t) {
       Accumulator scores[kScoreTiles];
-      float top[kSlots], shift[kSlots];
+      float top[kSlots], shift[kSlots], factor[kSlots];
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) top[slot] = kgen::kMinusInfinity;
       KGEN_UNROLL
@@ -462,17 +440,12 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         scores[i] = kgen::splat<float, kScores>(0.0f);
         KGEN_UNROLL
         for (int c = 0; c < kKeyChunks; ++c) {
-          Vec<Math, kVector> read[kKeySlots];
-          KGEN_UNROLL
-          for (int slot = 0; slot < kKeySlots; ++slot) {
-            const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i * kKeySlots + slot][c]);
-            read[slot] = stored;
-          }
+          const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i][c]);
           KGEN_UNROLL
           for (int s = 0; s < kSteps; ++s) {
             KeyOperand key;
             KGEN_UNROLL
-            for (int e = 0; e < kKeyElements; ++e) key[e] = read[key_slot(e)][key_at(s, e)];
+            for (int e = 0; e < kKeyElements; ++e) key[e] = stored[s * kKeyElements + e];
             scores[i] = add_scores(q[t][c][s], key, scores[i]);
           }
         }
@@ -483,31 +456,13 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           top[score_slot(e)] = kgen::max(top[score_slot(e)], scores[i][e]);
         }
       }
-
-      // What was summed is rescaled only where a score has outgrown it: seldom, and then for all lanes.
-      bool outgrown = false;
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
-        outgrown = outgrown || top[slot] > state[t][slot].max + kSlack;
-      }
-      if (kgen::ballot(outgrown) != 0) {
-        float factor[kSlots];
-        KGEN_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) {
-          const float old = state[t][slot].max;
-          const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
-          factor[slot] = kgen::rescale(old, seen);
-          state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
-        }
-        KGEN_UNROLL
-        for (int j = 0; j < kValueChunks * kValueTiles; ++j) {
-          KGEN_UNROLL
-          for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
-        }
-      }
-      KGEN_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) {
-        shift[slot] = state[t][slot].max == kgen::kMinusInfinity ? 0.0f : state[t][slot].max;
+        const float old = state[t][slot].max;
+        const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
+        factor[slot] = kgen::rescale(old, seen);
+        shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
+        state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
       }
       KGEN_UNROLL
       for (int i = 0; i < kScoreTiles; ++i) {
@@ -525,6 +480,11 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           weights[t][o][e] = kgen::from_float<Math>(scores[from / kScores][from % kScores]);
         }
       }
+      KGEN_UNROLL
+      for (int j = 0; j < kValueChunks * kValueVector; ++j) {
+        KGEN_UNROLL
+        for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
+      }
     }
 
     // O += P V: each element that a lane read belongs to another output tile.
@@ -533,14 +493,13 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       KGEN_UNROLL
       for (int o = 0; o < kOperands; ++o) {
         KGEN_UNROLL
-        for (int j = 0; j < kValueTiles; ++j) {
+        for (int j = 0; j < kValueVector; ++j) {
           ValueOperand value;
           KGEN_UNROLL
-          for (int e = 0; e < kValueElements; ++e) value[e] = v[o][c][value_slot(e)][value_at(j, e)];
+          for (int e = 0; e < kValueTokens; ++e) value[e] = v[o][c][e][j];
           KGEN_UNROLL
           for (int t = 0; t < kRowTiles; ++t) {
-            Accumulator& sum = sums[t][c * kValueTiles + j];
-            sum = add_values(weights[t][o], value, sum);
+            sums[t][c * kValueVector + j] = add_values(weights[t][o], value, sums[t][c * kValueVector + j]);
           }
         }
       }
@@ -578,7 +537,6 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       for (int c = 0; c < kValueChunks; ++c) {
         KGEN_UNROLL
         for (int e = 0; e < kScores; ++e) {
-          if (out_register(e, 0) != e) continue;
           const int row = t * kQueries + score_row(lane, out_slot(e)) - from;
           const int dim = c * kValueChunk + out_dim(lane, e);
           if (row < 0 || row >= kMergeRows || dim >= kHeadDim) continue;
@@ -586,9 +544,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           for (int j = 0; j < kValueVector; j += 4) {
             Vec<float, 4> part;
             KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) {
-              part[i] = sums[t][c * kValueTiles + (j + i) / kOutColumns][out_register(e, (j + i) % kOutColumns)];
-            }
+            for (int i = 0; i < 4; ++i) part[i] = sums[t][c * kValueVector + j + i][e];
             wave_sums.store((wave * kMergeRows + row) * kHeadDim + dim + j, part);
           }
         }

@@ -18,8 +18,8 @@
 // in equal shares, one for each block that a GPU holds.
 
 // A block serves up to 4 query heads of one KV head of one sequence, and reads
-// that KV once. A wave takes 32 tokens at a time through two matrix products, S^T = K Q^T and O^T = V^T P^T: query
-// rows lie along the shorter side of a tile. Every wave keeps its own online softmax; they meet once, at the end.
+// that KV once. A wave takes 32 tokens at a time through two matrix products, S = Q K^T and O = P V; P stays in
+// the registers it was made in. Every wave keeps its own online softmax; they meet once, at the end.
 
 #define KGEN_WAVE 32
 #define KGEN_LDS_LIMIT 232448
@@ -28,7 +28,7 @@
 #include "kgen/gpu/fp8.hpp"
 #include "kgen/gpu/matrix.hpp"
 
-// The argument block, version 1: 61 words. Strides count elements.
+// The argument block, version 1: 60 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -51,9 +51,9 @@ struct Args {
   int64_t arrivals, arrivals_stride_worker;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
-      max_shares, max_workers;
+      max_workers;
 };
-static_assert(sizeof(Args) == 61 * sizeof(int64_t));
+static_assert(sizeof(Args) == 60 * sizeof(int64_t));
 
 namespace {
 
@@ -73,24 +73,21 @@ constexpr int kRows = 4;        // query heads served by one read of KV
 
 constexpr int kVector = 16;  // elements a lane reads at once of keys
 constexpr int kValueVector = 16;  // and of values
-// The largest weight lies between 2^8 and 2^14, so that small ones keep their digits in halves.
-constexpr float kHeadroom = 8.0f;
-constexpr float kSlack = 6.0f;
+constexpr float kHeadroom = 14.0f;  // weights are up to 2 to this, so that small ones keep their digits in halves
 constexpr float kLargestQuery = 32768.0f;  // queries are moved below this
 
 // mma_m16n8k16_f16 multiplies 16 x 16 by 16 x 8; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
-constexpr int kQueries = 8;
+constexpr int kQueries = 16;
 constexpr int kTile = 32;
 constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
 [[maybe_unused]] constexpr int kBlockTokens = kWaves * kTile;
-constexpr int kScoreTiles = 2;     // accumulators of scores in a tile
+constexpr int kScoreTiles = 4;     // accumulators of scores in a tile
 constexpr int kScores = 4;         // scores a lane has of each
 constexpr int kSlots = 2;          // query rows they are of
-constexpr int kSharedFrom = 4;    // lanes that differ in the bits from here
-constexpr int kSharedTo = 32;      // to below here share their rows
-[[maybe_unused]] constexpr int kQuerySlots = 1;     // query rows a lane supplies to a product
-constexpr int kKeySlots = 2;       // and tokens of keys
+constexpr int kSharedFrom = 1;    // lanes that differ in the bits from here
+constexpr int kSharedTo = 4;      // to below here share their rows
+[[maybe_unused]] constexpr int kQuerySlots = 2;     // query rows a lane supplies to a product
 constexpr int kSteps = 4;          // products fed by one load of keys
 constexpr int kKeyChunk = 64;      // dims they cover
 constexpr int kKeyChunks = (kHeadDim + kKeyChunk - 1) / kKeyChunk;
@@ -98,54 +95,45 @@ constexpr int kOperands = 2;       // operands of weights in a tile
 constexpr int kValueTokens = 4;    // tokens of values a lane supplies to a product
 constexpr int kValueChunk = 128;   // dims covered by the output tiles that one load of values feeds
 [[maybe_unused]] constexpr int kValueChunks = (kHeadDim + kValueChunk - 1) / kValueChunk;
-constexpr int kValueTiles = 8;     // so many of them
 
-constexpr int kQueryElements = 4;
-constexpr int kKeyElements = 8;
-constexpr int kWeightElements = 4;
-constexpr int kValueElements = 8;
+constexpr int kQueryElements = 8;
+constexpr int kKeyElements = 4;
+constexpr int kWeightElements = 8;
 using QueryOperand = Vec<Math, kQueryElements>;
 using KeyOperand = Vec<Math, kKeyElements>;
 using WeightOperand = Vec<Math, kWeightElements>;
-using ValueOperand = Vec<Math, kValueElements>;
+using ValueOperand = Vec<Math, kValueTokens>;
 using Accumulator = Vec<float, kScores>;
 
 // Where registers lie. A lane's scores: row slot and token of the tile; the row of a slot.
-KGEN_DEVICE int score_row(int lane, int slot) { return lane % 4 * 2 + slot; }
-KGEN_DEVICE constexpr int score_slot(int e) { return e % 2; }
-KGEN_DEVICE int score_token(int lane, int tile, int e) { return lane / 4 + tile * 16 + e / 2 * 8; }
+KGEN_DEVICE int score_row(int lane, int slot) { return lane / 4 + slot * 8; }
+KGEN_DEVICE constexpr int score_slot(int e) { return e / 2; }
+KGEN_DEVICE int score_token(int lane, int tile, int e) { return lane % 4 * 2 + tile * 8 + e % 2; }
 // Queries and keys: rows and tokens, the first dim a lane reads, and which of them a product takes.
-KGEN_DEVICE int query_row(int lane, int) { return lane / 4; }
-KGEN_DEVICE constexpr int query_slot(int) { return 0; }
-KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e; }
+KGEN_DEVICE int query_row(int lane, int slot) { return lane / 4 + slot * 8; }
+KGEN_DEVICE constexpr int query_slot(int e) { return e / 2 % 2; }
+KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e % 2 + e / 4 * 2; }
 KGEN_DEVICE int key_token(int lane, int tile) { return lane / 4 + tile * 8; }
-KGEN_DEVICE constexpr int key_slot(int e) { return e / 2 % 2; }
-KGEN_DEVICE constexpr int key_at(int step, int e) { return step * 4 + e % 2 + e / 4 * 2; }
 KGEN_DEVICE int key_start(int lane) { return lane % 4 * 16; }
-// Weights: the score (kScores * tile + register) that becomes an element of an operand, once tiles are turned.
-KGEN_DEVICE constexpr int moved_from(int operand, int e) { return operand * 4 + e; }
+// Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
+KGEN_DEVICE constexpr int moved_from(int operand, int e) { return operand * 8 + e; }
 // The row slot of a register of the output.
-KGEN_DEVICE constexpr int out_slot(int e) { return e % 2; }
-// Values: the tokens a lane reads, the first dim of them, and which of them a product takes for an output tile.
+KGEN_DEVICE constexpr int out_slot(int e) { return e / 2; }
+// Values: the tokens a lane reads, and the first dim of them, one for each output tile.
 KGEN_DEVICE int value_token(int lane, int operand, int e) { return lane % 4 * 2 + operand * 16 + e % 2 + e / 2 * 8; }
-KGEN_DEVICE constexpr int value_slot(int e) { return e % 2 + e / 4 * 2; }
-KGEN_DEVICE constexpr int value_at(int tile, int e) { return tile * 2 + e / 2 % 2; }
 KGEN_DEVICE int value_start(int lane) { return lane / 4 * 16; }
-// Output: a lane has kValueVector dims of a chunk, from out_dim on. Those of kOutColumns registers of a tile, of
-// which e is number 0, come before those of the next tile.
-constexpr int kOutColumns = 2;
-KGEN_DEVICE int out_dim(int lane, int) { return lane / 4 * 16; }
-KGEN_DEVICE constexpr int out_register(int e, int i) { return e % 2 + i * 2; }
+// Output: the dim of a register in the first tile of a chunk; tile j has dim + j.
+KGEN_DEVICE int out_dim(int lane, int e) { return lane % 4 * 32 + e % 2 * 16; }
 
-// S^T = K Q^T, then O^T = V^T P^T.
+// S = Q K^T, then O = P V.
 KGEN_DEVICE Accumulator add_scores(const QueryOperand& query, const KeyOperand& key,
                                       const Accumulator& sum, kgen::Where = kgen::here()) {
-  return kgen::mma_m16n8k16_f16(key, query, sum);
+  return kgen::mma_m16n8k16_f16(query, key, sum);
 }
 
 KGEN_DEVICE Accumulator add_values(const WeightOperand& weights, const ValueOperand& values,
                                       const Accumulator& sum, kgen::Where = kgen::here()) {
-  return kgen::mma_m16n8k16_f16(values, weights, sum);
+  return kgen::mma_m16n8k16_f16(weights, values, sum);
 }
 
 // A tile lies in this many pages; a window stands on its part in each of them.
@@ -209,8 +197,9 @@ KGEN_DEVICE int64_t most_tokens(const Args& a) {
 
 // The tokens of a sequence. A length past the table, or in a pool without pages, is reported and
 // read as none.
-KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
-  const int length = kgen::uniform(loaded);
+KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) {
+  const auto seq_lens = seq_lens_of(a);
+  const int length = kgen::uniform(seq_lens.load(seq));
   const int64_t limit = most_tokens(a);
   bad = length < 0 || length > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
@@ -261,24 +250,6 @@ KGEN_DEVICE Pass pass_of(const Args& a, int number) {
   const int first_row = number % passes * kRows;  // of the group
   return {kv_head, kv_head * group + first_row, group - first_row < kRows ? group - first_row : kRows};
 }
-// What a wave reads of a row before anything else: its length and, whether there are such tiles or not, the entries of
-// the block table for the first two tiles of the wave.
-struct Opening {
-  int length;
-  int first_entry[kWindows], next_entry[kWindows];
-};
-
-KGEN_DEVICE Opening open_row(const Args& a, int seq, int first) {
-  Opening row;
-  row.length = seq_lens_of(a).load(seq);
-  KGEN_UNROLL
-  for (int w = 0; w < kWindows; ++w) {
-    const int token = first + kgen::wave_id() * kTile + w * kWindowTokens;
-    row.first_entry[w] = token / kBlockSize < a.max_pages ? entry_of(a, seq, token) : 0;
-    row.next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
-  }
-  return row;
-}
 
 // The rows of a pass over a sequence.
 KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass& pass) {
@@ -292,12 +263,20 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   const int rows = pass.rows;
 
   const int first = 0;
+
+  // Entries of the block table for the first two tiles of this wave, read beside the length that says whether
+  // there are such tiles.
   const int begin = first + wave * kTile;
-  Opening own = open_row(a, seq, first);
-  const auto& first_entry = own.first_entry;
-  auto& next_entry = own.next_entry;
+  int first_entry[kWindows], next_entry[kWindows];
+  KGEN_UNROLL
+  for (int w = 0; w < kWindows; ++w) {
+    const int token = begin + w * kWindowTokens;
+    first_entry[w] = token / kBlockSize < a.max_pages ? entry_of(a, seq, token) : 0;
+    next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
+  }
+
   bool bad;
-  const int length = length_of(a, seq, own.length, bad);
+  const int length = length_of(a, seq, bad);
   const int last = length;
 
   const float k_scale = k_scale_of(a).load(kv_head * a.k_scale_stride_head);
@@ -358,12 +337,12 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       }
     }
   }
-  Accumulator sums[kRowTiles][kValueChunks * kValueTiles];
+  Accumulator sums[kRowTiles][kValueChunks * kValueVector];
   RowState state[kRowTiles][kSlots];
   KGEN_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
     KGEN_UNROLL
-    for (int j = 0; j < kValueChunks * kValueTiles; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
+    for (int j = 0; j < kValueChunks * kValueVector; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
     KGEN_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) state[t][slot] = {kgen::kMinusInfinity, 0.0f};
   }
@@ -394,12 +373,12 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   kgen::Window<Stored> values[kWindows] = {values_of(page[0]), values_of(page[1])};
 
   // Reads the keys of the tile at `start`; those of tokens past the end are zeros.
-  const auto read_keys = [&](Keys (&into)[kScoreTiles * kKeySlots][kKeyChunks], int start) {
+  const auto read_keys = [&](Keys (&into)[kScoreTiles][kKeyChunks], int start) {
     KGEN_UNROLL
-    for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
+    for (int i = 0; i < kScoreTiles; ++i) {
       const int place = key_token(lane, i);  // in the tile
       const int token = start + place;
-      const int w = i * kWindows / (kScoreTiles * kKeySlots);
+      const int w = i * kWindows / kScoreTiles;
       const int slot = place - w * kWindowTokens;
       const int at = static_cast<int>(slot * a.k_cache_stride_token + key_dim);
       KGEN_UNROLL
@@ -410,15 +389,15 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       }
     }
   };
-  Keys next_k[kScoreTiles * kKeySlots][kKeyChunks];
+  Keys next_k[kScoreTiles][kKeyChunks];
   read_keys(next_k, begin);
 
   KGEN_NO_UNROLL
   for (int start = begin; start < last; start += kBlockTokens) {
-    Keys k[kScoreTiles * kKeySlots][kKeyChunks];
+    Keys k[kScoreTiles][kKeyChunks];
     Vec<Stored, kValueVector> v[kOperands][kValueChunks][kValueTokens];
     KGEN_UNROLL
-    for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
+    for (int i = 0; i < kScoreTiles; ++i) {
       KGEN_UNROLL
       for (int c = 0; c < kKeyChunks; ++c) k[i][c] = next_k[i][c];
     }
@@ -459,7 +438,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
     KGEN_UNROLL
     for (int t = 0; t < kRowTiles; ++t) {
       Accumulator scores[kScoreTiles];
-      float top[kSlots], shift[kSlots];
+      float top[kSlots], shift[kSlots], factor[kSlots];
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) top[slot] = kgen::kMinusInfinity;
       KGEN_UNROLL
@@ -467,17 +446,13 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         scores[i] = kgen::splat<float, kScores>(0.0f);
         KGEN_UNROLL
         for (int c = 0; c < kKeyChunks; ++c) {
-          Vec<Math, kVector> read[kKeySlots];
-          KGEN_UNROLL
-          for (int slot = 0; slot < kKeySlots; ++slot) {
-            const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i * kKeySlots + slot][c]);
-            read[slot] = kgen::widen<Math>(stored);
-          }
+          const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i][c]);
+          const auto wide = kgen::widen<Math>(stored);
           KGEN_UNROLL
           for (int s = 0; s < kSteps; ++s) {
             KeyOperand key;
             KGEN_UNROLL
-            for (int e = 0; e < kKeyElements; ++e) key[e] = read[key_slot(e)][key_at(s, e)];
+            for (int e = 0; e < kKeyElements; ++e) key[e] = wide[s * kKeyElements + e];
             scores[i] = add_scores(q[t][c][s], key, scores[i]);
           }
         }
@@ -488,32 +463,13 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           top[score_slot(e)] = kgen::max(top[score_slot(e)], scores[i][e]);
         }
       }
-
-      // What was summed is rescaled only where a score has outgrown it: seldom, and then for all lanes.
-      bool outgrown = false;
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
-        top[slot] -= kHeadroom;
-        outgrown = outgrown || top[slot] > state[t][slot].max + kSlack;
-      }
-      if (kgen::ballot(outgrown) != 0) {
-        float factor[kSlots];
-        KGEN_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) {
-          const float old = state[t][slot].max;
-          const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
-          factor[slot] = kgen::rescale(old, seen);
-          state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
-        }
-        KGEN_UNROLL
-        for (int j = 0; j < kValueChunks * kValueTiles; ++j) {
-          KGEN_UNROLL
-          for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
-        }
-      }
-      KGEN_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) {
-        shift[slot] = state[t][slot].max == kgen::kMinusInfinity ? 0.0f : state[t][slot].max;
+        const float old = state[t][slot].max;
+        const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]) - kHeadroom);
+        factor[slot] = kgen::rescale(old, seen);
+        shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
+        state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
       }
       KGEN_UNROLL
       for (int i = 0; i < kScoreTiles; ++i) {
@@ -523,42 +479,34 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           state[t][score_slot(e)].sum += scores[i][e];
         }
       }
-      Vec<Math, kScores> turned[kScoreTiles];
-      KGEN_UNROLL
-      for (int i = 0; i < kScoreTiles; ++i) {
-        KGEN_UNROLL
-        for (int e = 0; e < kScores; e += 2) {
-          const auto pair = kgen::turn(kgen::from_floats<Math>(scores[i][e], scores[i][e + 1]));
-          turned[i][e] = pair[0];
-          turned[i][e + 1] = pair[1];
-        }
-      }
       KGEN_UNROLL
       for (int o = 0; o < kOperands; ++o) {
         KGEN_UNROLL
         for (int e = 0; e < kWeightElements; ++e) {
           const int from = moved_from(o, e);
-          weights[t][o][e] = turned[from / kScores][from % kScores];
+          weights[t][o][e] = kgen::from_float<Math>(scores[from / kScores][from % kScores]);
         }
+      }
+      KGEN_UNROLL
+      for (int j = 0; j < kValueChunks * kValueVector; ++j) {
+        KGEN_UNROLL
+        for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
       }
     }
 
-    // O^T += V^T P^T: each pair of elements that a lane read belongs to another output tile.
+    // O += P V: each element that a lane read belongs to another output tile.
     KGEN_UNROLL
     for (int c = 0; c < kValueChunks; ++c) {
       KGEN_UNROLL
       for (int o = 0; o < kOperands; ++o) {
-        Vec<Math, kValueTokens> columns[kValueVector];
+        ValueOperand columns[kValueVector];
         kgen::widen_columns(v[o][c], columns);
         KGEN_UNROLL
-        for (int j = 0; j < kValueTiles; ++j) {
-          ValueOperand value;
-          KGEN_UNROLL
-          for (int e = 0; e < kValueElements; ++e) value[e] = columns[value_at(j, e)][value_slot(e)];
+        for (int j = 0; j < kValueVector; ++j) {
+          const ValueOperand& value = columns[j];
           KGEN_UNROLL
           for (int t = 0; t < kRowTiles; ++t) {
-            Accumulator& sum = sums[t][c * kValueTiles + j];
-            sum = add_values(weights[t][o], value, sum);
+            sums[t][c * kValueVector + j] = add_values(weights[t][o], value, sums[t][c * kValueVector + j]);
           }
         }
       }
@@ -596,7 +544,6 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       for (int c = 0; c < kValueChunks; ++c) {
         KGEN_UNROLL
         for (int e = 0; e < kScores; ++e) {
-          if (out_register(e, 0) != e) continue;
           const int row = t * kQueries + score_row(lane, out_slot(e)) - from;
           const int dim = c * kValueChunk + out_dim(lane, e);
           if (row < 0 || row >= kMergeRows || dim >= kHeadDim) continue;
@@ -604,9 +551,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           for (int j = 0; j < kValueVector; j += 4) {
             Vec<float, 4> part;
             KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) {
-              part[i] = sums[t][c * kValueTiles + (j + i) / kOutColumns][out_register(e, (j + i) % kOutColumns)];
-            }
+            for (int i = 0; i < 4; ++i) part[i] = sums[t][c * kValueVector + j + i][e];
             wave_sums.store((wave * kMergeRows + row) * kHeadDim + dim + j, part);
           }
         }
