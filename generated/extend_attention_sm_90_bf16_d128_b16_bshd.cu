@@ -18,9 +18,9 @@
 
 #include "kgen/arith.hpp"
 
-// A block takes 128 rows, each one head of one query, through the keys their mask leaves them, 64 keys at a time.
-// Keys and values come into LDS once for all waves of the block; a wave keeps the outputs of its rows in
-// registers; their queries, as operands, and softmax wait in LDS.
+// A block takes 128 rows, each one head of one query, through the keys their mask leaves them, 128 keys at a time.
+// Keys and values come into LDS as they are multiplied, for all of the block: some of its waves do nothing but bring
+// them, the others keep the outputs of their rows in registers.
 
 #define KGEN_WAVE 32
 #define KGEN_LDS_LIMIT 232448
@@ -28,7 +28,7 @@
 #define KGEN_LDS_ALIGNMENT 1024  // where a box may begin
 #include "kgen/gpu/dialect.hpp"
 #include "kgen/gpu/boxes.hpp"
-#include "kgen/gpu/matrix.hpp"
+#include "kgen/gpu/groups.hpp"
 
 // The argument block, version 1: 48 words. Strides count elements.
 struct Args {
@@ -63,103 +63,44 @@ using kgen::Vec;
 
 using Element = kgen::bf16;
 
-constexpr int kThreads = 128;
-constexpr int kWaves = kThreads / kgen::kWave;
+constexpr int kThreads = 384;
 constexpr int kHeadDim = 128;
 constexpr int kBlockSize = 16;  // tokens in a page
-constexpr int kRows = 32;       // rows of a wave
-constexpr int kTileRows = kWaves * kRows;
-constexpr int kKeys = 64;  // keys of a tile
+constexpr int kKeys = 128;  // keys of a tile
 
 constexpr int kVector = 8;  // elements in 16 bytes
 constexpr int kChunks = kHeadDim / kVector;
 constexpr int kBox = 16;  // keys that come at once
 constexpr int kBoxes = kKeys / kBox;
+// Two teams of four waves multiply, 64 rows each; a third brings keys and values.
+constexpr int kTeams = 2;
+constexpr int kRows = 64;  // of a team
+constexpr int kTileRows = kTeams * kRows;
+constexpr int kBringers = kThreads / kgen::kWave - 4 * kTeams;  // waves that bring
+constexpr int kPanel = 64;  // dims of a panel
+constexpr int kSlots = 2;   // rows a lane has sums of
+// Of a sum, the slot.
+KGEN_DEVICE constexpr int slot_of(int e) { return e / 2 % 2; }
+// What is noted of a tile: where it begins, where its keys end, and whether every row sees all of its keys.
+KGEN_DEVICE int start_of(const Vec<int, 4>& tile) { return tile[0]; }
+KGEN_DEVICE int end_of(const Vec<int, 4>& tile) { return tile[1]; }
+KGEN_DEVICE bool is_full(const Vec<int, 4>& tile) { return tile[2] != 0; }
+KGEN_DEVICE bool is_tile(const Vec<int, 4>& tile) { return tile[3] != 0; }  // none comes behind the last
 
-// mma_m16n8k16_bf16 multiplies 16 x 16 by 16 x 8; the registers of its operands are spread over a wave.
-// A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.
-constexpr int kQueries = 16;
-constexpr int kTile = 16;
-constexpr int kRowTiles = (kRows + kQueries - 1) / kQueries;
-[[maybe_unused]] constexpr int kBlockTokens = kWaves * kTile;
-constexpr int kScoreTiles = 2;     // accumulators of scores in a tile
-constexpr int kScores = 4;         // scores a lane has of each
-constexpr int kSlots = 2;          // query rows they are of
-constexpr int kSharedFrom = 1;    // lanes that differ in the bits from here
-constexpr int kSharedTo = 4;      // to below here share their rows
-[[maybe_unused]] constexpr int kQuerySlots = 2;     // query rows a lane supplies to a product
-constexpr int kOperands = 1;       // operands of weights in a tile
-constexpr int kValueTokens = 4;    // tokens of values a lane supplies to a product
-
-constexpr int kQueryElements = 8;
-constexpr int kKeyElements = 4;
-constexpr int kWeightElements = 8;
-constexpr int kValueElements = 4;
-using QueryOperand = Vec<Element, kQueryElements>;
-using KeyOperand = Vec<Element, kKeyElements>;
-using WeightOperand = Vec<Element, kWeightElements>;
-using ValueOperand = Vec<Element, kValueElements>;
-using Accumulator = Vec<float, kScores>;
-
-// Where registers lie. A lane's scores: row slot and token of the tile; the row of a slot.
-KGEN_DEVICE int score_row(int lane, int slot) { return lane / 4 + slot * 8; }
-KGEN_DEVICE constexpr int score_slot(int e) { return e / 2; }
-KGEN_DEVICE int score_token(int lane, int tile, int e) { return lane % 4 * 2 + tile * 8 + e % 2; }
-// Queries and keys: rows and tokens, the first dim a lane reads, and which of them a product takes.
-KGEN_DEVICE int query_row(int lane, int slot) { return lane / 4 + slot * 8; }
-KGEN_DEVICE constexpr int query_slot(int e) { return e / 2 % 2; }
-// Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
-KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
-// The row slot of a register of the output.
-KGEN_DEVICE constexpr int out_slot(int e) { return e / 2; }
-
-// S = Q K^T, then O = P V.
-KGEN_DEVICE Accumulator add_scores(const QueryOperand& query, const KeyOperand& key,
-                                      const Accumulator& sum, kgen::Where = kgen::here()) {
-  return kgen::mma_m16n8k16_bf16(query, key, sum);
-}
-
-KGEN_DEVICE Accumulator add_values(const WeightOperand& weights, const ValueOperand& values,
-                                      const Accumulator& sum, kgen::Where = kgen::here()) {
-  return kgen::mma_m16n8k16_bf16(weights, values, sum);
-}
-
-// Keys and values are read in 8 x 8 tiles: one read feeds kOutputs tiles of scores, or of output, next to one another.
-constexpr int kOutputs = 2;
-constexpr int kSteps = 1;
-constexpr int kKeyChunk = 16;  // dims of a product
-constexpr int kKeyChunks = (kHeadDim + kKeyChunk - 1) / kKeyChunk;
-constexpr int kOutputChunk = kOutputs * 8;
-// Queries: the dim of an element of the operand. Keys and values: the row a lane names, and the first dim of it.
-KGEN_DEVICE int query_dim(int lane, int e) { return lane % 4 * 2 + e % 2 + e / 4 * 8; }
-KGEN_DEVICE int key_row(int lane) { return lane % 8 + lane / 16 * 8; }
-KGEN_DEVICE int key_start(int lane) { return lane / 8 % 2 * 8; }
-KGEN_DEVICE int value_row(int lane, int) { return lane % 16; }
-KGEN_DEVICE int value_start(int lane) { return lane / 16 * 8; }
-// Output: the dim of a register in its tile.
-KGEN_DEVICE int out_dim(int lane, int e) { return lane % 4 * 2 + e % 2; }
-constexpr int kOutputChunks = (kHeadDim + kOutputChunk - 1) / kOutputChunk;
-
-constexpr int kSubTiles = kKeys / kTile;
-static_assert(kBox == kTile && kKeyChunk == 16 && kOutputChunk == 16, "in_box steps 16 dims at a time");
-
-// LDS: two tiles of keys and of values, of each row of queries the
-// position and the head, operands and softmax of each thread, a word a tile to tell that it is there, and a word a wave to tell of faults.
+// LDS: queries, by panels for each team; tiles of keys and of values, by panels too; of each row the position and
+// the head; of each tile what it is, and words that tell that it is there and that all have left it; and a word a
+// wave that brings to tell of faults.
 constexpr int kStages = 2;
-constexpr int kKeyStride = 128;
-constexpr int kValueStride = 128;
-constexpr int kKeyTile = kKeys * kKeyStride;
-constexpr int kValueTile = kKeys * kValueStride;
-constexpr int kValuesAt = 2 * kStages * kKeyTile;
-constexpr int kPlacesAt = kValuesAt + 2 * kStages * kValueTile;
-constexpr int kParkedAt = kPlacesAt + 8 * kTileRows;
-constexpr int kParked = kRowTiles * kKeyChunks * kSteps * kThreads * kQueryElements;
-constexpr int kStatesAt = kParkedAt + 2 * kParked;
-constexpr int kStates = 2 * kRowTiles * kSlots * kThreads;
-constexpr int kLandingsAt = kStatesAt + 4 * kStates;
-constexpr int kFaultsAt = kLandingsAt + 8 * kStages;
-constexpr int kLdsBytes = kFaultsAt + 4 * kWaves;
-static_assert(kLdsBytes == 103456, "what was planned");
+constexpr int kTile = kKeys * kHeadDim;
+constexpr int kKeysAt = 2 * kTileRows * kHeadDim;
+constexpr int kValuesAt = kKeysAt + 2 * kStages * kTile;
+constexpr int kPlacesAt = kValuesAt + 2 * kStages * kTile;
+constexpr int kNotesAt = kPlacesAt + 8 * kTileRows;
+constexpr int kLandingsAt = kNotesAt + 16 * kStages;
+constexpr int kFaultsAt = kLandingsAt + 8 * 4 * kStages;
+constexpr int kLdsBytes = kFaultsAt + 4 * kBringers;
+static_assert(kLdsBytes == 164976, "what was planned");
+static_assert(kRows * kPanel % 512 == 0 && kKeys * kPanel % 512 == 0, "panels begin where products may");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
   return {a.out,
@@ -295,7 +236,7 @@ struct Segments {
 KGEN_DEVICE Segments segments_of([[maybe_unused]] const Variant& v, [[maybe_unused]] int64_t q_lo,
                                  [[maybe_unused]] int64_t q_hi, [[maybe_unused]] int64_t kv_end) {
   const int64_t keys_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_hi + 1));
-  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / 64 * 64;
+  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / 128 * 128;
   return {
       static_cast<int>(0), static_cast<int>(full_end),
       static_cast<int>(full_end), static_cast<int>(keys_end),
@@ -304,16 +245,22 @@ KGEN_DEVICE Segments segments_of([[maybe_unused]] const Variant& v, [[maybe_unus
 
 }  // namespace
 
-KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Args a, KGEN_BOXES(k_cache_map), KGEN_BOXES(v_cache_map), KGEN_BOXES(k_new_map), KGEN_BOXES(v_new_map)) {
+KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Args a, KGEN_BOXES(k_cache_map), KGEN_BOXES(v_cache_map), KGEN_BOXES(k_new_map), KGEN_BOXES(v_new_map)) {
   KGEN_LDS(lds, kLdsBytes);
-  const auto keys = lds.array<Element>(0, kStages * kKeyTile);
-  const auto values = lds.array<Element>(kValuesAt, kStages * kValueTile);
-  const kgen::Landings landings(lds.array<int64_t>(kLandingsAt, kStages));
-  const auto faults = lds.array<int>(kFaultsAt, kWaves);
+  const auto queries = lds.array<Element>(0, kTileRows * kHeadDim);
+  const auto keys = lds.array<Element>(kKeysAt, kStages * kTile);
+  const auto values = lds.array<Element>(kValuesAt, kStages * kTile);
+  const kgen::Landings keys_here(lds.array<int64_t>(kLandingsAt + 0 * 8 * kStages, kStages));
+  const kgen::Landings values_here(lds.array<int64_t>(kLandingsAt + 1 * 8 * kStages, kStages));
+  const kgen::Landings keys_left(lds.array<int64_t>(kLandingsAt + 2 * 8 * kStages, kStages));
+  const kgen::Landings values_left(lds.array<int64_t>(kLandingsAt + 3 * 8 * kStages, kStages));
+  const auto notes = lds.array<int>(kNotesAt, 4 * kStages);
+  const auto faults = lds.array<int>(kFaultsAt, kBringers);
 
   const int lane = kgen::lane_id();
   const int wave = kgen::wave_id();
   const int thread = kgen::thread_id();
+  const int team = wave / 4;
   const int kv_head = kgen::block_x();
   const int seq = kgen::block_z();
   const int group = static_cast<int>(a.group);
@@ -326,362 +273,349 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
   const int first_row = (tiles - 1 - kgen::block_y()) * kTileRows;
   if (first_row >= row_count) return;
   const int last_row = first_row + kTileRows < row_count ? first_row + kTileRows - 1 : row_count - 1;
-  const Variant v = variant_of(a, seq, sequence.row, sequence.offset);
-  const Segments segments = segments_of(v, sequence.offset + first_row / group, sequence.offset + last_row / group,
-                                        sequence.keys);
-  const int wave_row = first_row + wave * kRows;
-  if (lane == 0) faults.store(wave, bad ? 1 : 0);
-  const bool busy = wave_row < row_count;  // a wave without rows only helps to bring keys
+  const int busy = (last_row - first_row) / kRows + 1;  // teams that have rows
 
-  // Queries take the sign of the scale, so that the largest product gives the largest logit.
-  const float given = static_cast<float>(kgen::real(a.softmax_scale));
-  const float sign = given > 0.0f ? 1.0f : given < 0.0f ? -1.0f : 0.0f;
-  const float magnitude = given == 0.0f ? 1.0f : given < 0.0f ? -given : given;
-  const float kToBase2 = magnitude * kgen::kLog2E;
-
-  // The rows of this wave, as operands. Rows past the last and dims past the end are zeros.
-  const auto parked = lds.array<Element>(kParkedAt, kParked);
-  const auto parked_at = [&](int t, int c, int s) {
-    return (((t * kKeyChunks + c) * kSteps + s) * kThreads + thread) * kQueryElements;
-  };
-  const auto queries = q_of(a);
-  const auto load_query = [&](int t, int slot, int dim) {
-    constexpr int kLoaded = 2;
-    const int row = wave_row + t * kQueries + query_row(lane, slot);
-    auto part = kgen::splat<Element, kLoaded>(Element{});
-    if (row < row_count && dim < kHeadDim) {
-      part = queries.load<kLoaded>((sequence.row + row / group) * a.q_stride_row +
-                                   (kv_head * group + row % group) * a.q_stride_head + dim);
-      if (sign != 1.0f) part = kgen::from_float<Element>(kgen::scaled(kgen::to_float(part), sign));
-    }
-    return part;
-  };
-  KGEN_UNROLL
-  for (int t = 0; t < kRowTiles; ++t) {
-    KGEN_UNROLL
-    for (int c = 0; c < kKeyChunks; ++c) {
-      {
-        QueryOperand operand;
-        KGEN_UNROLL
-        for (int e = 0; e < kQueryElements; e += 2) {
-          const auto pair = load_query(t, query_slot(e), c * kKeyChunk + query_dim(lane, e));
-          operand[e] = pair[0];
-          operand[e + 1] = pair[1];
-        }
-        constexpr int s = 0;
-        parked.store(parked_at(t, c, s), operand);
-      }
-    }
+  if (thread == 0) {
+    keys_here.make(kStages, kBoxes);
+    values_here.make(kStages, kBoxes);
+    keys_left.make(kStages, 4 * busy);
+    values_left.make(kStages, 4 * busy);
   }
-
-  Accumulator sums[kRowTiles][kOutputChunks * kOutputs];
-  // Of each row the largest logit so far, in base 2, and the sum of 2^(logit - it).
-  const auto states = lds.array<float>(kStatesAt, kStates);
-  const auto state_at = [&](int t, int slot) { return 2 * ((t * kSlots + slot) * kThreads + thread); };
-  KGEN_UNROLL
-  for (int t = 0; t < kRowTiles; ++t) {
-    KGEN_UNROLL
-    for (int j = 0; j < kOutputChunks * kOutputs; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
-    KGEN_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot) {
-      states.store(state_at(t, slot), Vec<float, 2>{{kgen::kMinusInfinity, 0.0f}});
-    }
-  }
-
+  if (thread < kBringers) faults.store(thread, 0);
   // Where the rows stand, for those tiles that are looked at pair by pair. Rows past the last are like the last.
   const auto places = lds.array<int>(kPlacesAt, 2 * kTileRows);
-  for (int i = thread; i < kTileRows; i += kThreads) {
-    const int row = first_row + i < row_count ? first_row + i : last_row;
-    places.store(2 * i, Vec<int, 2>{{sequence.offset + row / group, kv_head * group + row % group}});
+  if (thread < kTileRows) {
+    const int row = first_row + thread < row_count ? first_row + thread : last_row;
+    places.store(2 * thread, Vec<int, 2>{{sequence.offset + row / group, kv_head * group + row % group}});
   }
-
-  // A box of keys and one of values lie in one page, so that one look-up serves both. Each wave looks up and brings
-  // its own of a tile.
-  constexpr int kBoxElements = kBox * kHeadDim;
-  const kgen::Boxes<Element, kBox, kHeadDim> k_cache_boxes(k_cache_map);
-  const kgen::Boxes<Element, kBox, kHeadDim> v_cache_boxes(v_cache_map);
-  const kgen::Boxes<Element, kBox, kHeadDim> k_new_boxes(k_new_map);
-  const kgen::Boxes<Element, kBox, kHeadDim> v_new_boxes(v_new_map);
-  const auto kv_indices = kv_indices_of(a);
-  const auto k_cache = k_cache_of(a);
-  const auto v_cache = v_cache_of(a);
-  const auto k_new = k_new_of(a);
-  const auto v_new = v_new_of(a);
-  const bool brings = true;
-  if (thread == 0) landings.make(kStages, kBoxes);
-  // The page of this wave's box, none where the pool has nothing of it.
-  const auto look_up = [&](const KeyTile& tile) {
-    const int token = tile.start + wave * kBox;
-    if (!brings || token >= segments.end(tile) || token >= sequence.pooled) return -1;
-    return kv_indices.load(sequence.first_entry + static_cast<int>(static_cast<unsigned>(token) / kBlockSize));
-  };
-  const auto fetch = [&](const KeyTile& tile, int turn, const int page_id) {
-    if (!brings) return;
-    const int token = tile.start + wave * kBox;
-    const int end = segments.end(tile);
-    const int pooled = end < sequence.pooled ? end : sequence.pooled;
-    const bool is_page = static_cast<unsigned>(page_id) < static_cast<unsigned>(a.num_blocks);
-    const int slot = static_cast<int>(static_cast<unsigned>(token) % kBlockSize);
-    const int new_row = sequence.row + token - sequence.pooled;
-    const int at = (turn * kBoxes + wave) * kBoxElements;
-    const bool in_pool = is_page && token + kBox <= pooled, is_new = token >= sequence.pooled && token + kBox <= end;
-    if (in_pool || is_new) {
-      if (lane != 0) return;
-      landings.expect(turn, 2 * 2 * kBoxElements);
-      if (in_pool) {
-        k_cache_boxes.bring(keys, at, landings, turn, slot, kv_head, page_id);
-        v_cache_boxes.bring(values, at, landings, turn, slot, kv_head, page_id);
-      } else {
-        k_new_boxes.bring(keys, at, landings, turn, new_row, kv_head, 0);
-        v_new_boxes.bring(values, at, landings, turn, new_row, kv_head, 0);
-      }
-      return;
-    }
-
-    // A box that is not whole: rows from the pool, new rows and, past the last or of a page that is none, zeros.
-    if (lane == 0 && !is_page && token < pooled) {
-      kgen::report(a.error, 2, seq, token / kBlockSize, page_id);
-      faults.store(wave, 1);
-    }
-    KGEN_NO_UNROLL
-    for (int i = lane; i < kBox * kChunks; i += kgen::kWave) {
-      const int key = i / kChunks, dim = i % kChunks * kVector;
-      auto k = kgen::splat<Element, kVector>(Element{}), v = k;
-      if (token + key < pooled) {
-        if (is_page) {
-          const int64_t page = page_id;
-          const int place = slot + key;
-          k = k_cache.load<kVector>(page * a.k_cache_stride_block + place * a.k_cache_stride_token + kv_head * a.k_cache_stride_head + dim);
-          v = v_cache.load<kVector>(page * a.v_cache_stride_block + place * a.v_cache_stride_token + kv_head * a.v_cache_stride_head + dim);
-        }
-      } else if (token + key < end) {
-        const int row = new_row + key;
-        k = k_new.load<kVector>(row * a.k_new_stride_row + kv_head * a.k_new_stride_head + dim);
-        v = v_new.load<kVector>(row * a.v_new_stride_row + kv_head * a.v_new_stride_head + dim);
-      }
-      const int to = at + kgen::in_box<kBox>(key, dim % 16, dim / 16 * 16);
-      keys.store<kVector>(to, k);
-      values.store<kVector>(to, v);
-    }
-    landings.tell(turn);
-  };
-
-  // A tile is multiplied while the next one is under way and the pages of the one after it are looked up. No wave
-  // asks for the next before all have done with the one that was where it goes.
-  KeyTile tile = segments.first();
-  KeyTile next = tile.some() ? segments.after(tile) : tile;
   kgen::block_sync();
-  if (tile.some()) fetch(tile, 0, look_up(tile));
-  int page = next.some() ? look_up(next) : -1;
 
-  int turn = 0, round = 0;
-  KGEN_NO_UNROLL
-  while (tile.some()) {
-    landings.wait(turn, round);
-    kgen::block_sync();
-    if (next.some()) fetch(next, 1 - turn, page);
-    const int keys_at = turn * kKeyTile, values_at = turn * kValueTile;
+  if (team == kTeams) {
+    kgen::registers_give<56>();
+    // A box of keys and one of values lie in one page, so that one look-up serves both. A lane looks up and asks for
+    // its own boxes of each tile, panel by panel.
+    const Variant v = variant_of(a, seq, sequence.row, sequence.offset);
+    const Segments segments = segments_of(v, sequence.offset + first_row / group, sequence.offset + last_row / group,
+                                          sequence.keys);
+    constexpr int kOwn = (kBoxes + kBringers - 1) / kBringers;  // boxes of a tile that are a wave's
+    constexpr int kBoxBytes = 2 * kBox * kHeadDim;
+    const kgen::Boxes<Element, kBox, kPanel> k_cache_boxes(k_cache_map);
+    const kgen::Boxes<Element, kBox, kPanel> v_cache_boxes(v_cache_map);
+    const kgen::Boxes<Element, kBox, kPanel> k_new_boxes(k_new_map);
+    const kgen::Boxes<Element, kBox, kPanel> v_new_boxes(v_new_map);
+    const auto kv_indices = kv_indices_of(a);
+    const auto k_cache = k_cache_of(a);
+    const auto v_cache = v_cache_of(a);
+    const auto k_new = k_new_of(a);
+    const auto v_new = v_new_of(a);
+    const int bringer = wave - 4 * kTeams;
+    const int own_box = bringer + lane * kBringers;
+    const bool brings = lane < kOwn && own_box < kBoxes;
+    // The page of this lane's box, none where the pool has nothing of it.
+    const auto look_up = [&](const KeyTile& tile) {
+      const int token = tile.start + own_box * kBox;
+      if (!brings || token >= segments.end(tile) || token >= sequence.pooled) return -1;
+      return kv_indices.load(sequence.first_entry + static_cast<int>(static_cast<unsigned>(token) / kBlockSize));
+    };
 
-    WeightOperand weights[kRowTiles][kSubTiles][kOperands];
-    if (busy) {
-      Accumulator scores[kRowTiles][kSubTiles][kScoreTiles];
-      KGEN_UNROLL
-      for (int t = 0; t < kRowTiles; ++t) {
-        KGEN_UNROLL
-        for (int sub = 0; sub < kSubTiles; ++sub) {
-          KGEN_UNROLL
-          for (int i = 0; i < kScoreTiles; ++i) scores[t][sub][i] = kgen::splat<float, kScores>(0.0f);
-        }
+    KeyTile tile = segments.first();
+    int page_id = look_up(tile);
+    int turn = 0, round = 0;
+    KGEN_NO_UNROLL
+    while (tile.some()) {
+      const KeyTile next = segments.after(tile);
+      const int next_page_id = next.some() ? look_up(next) : -1;
+      const int token = tile.start + own_box * kBox;
+      const int end = segments.end(tile);
+      const int pooled = end < sequence.pooled ? end : sequence.pooled;
+      const bool is_page = static_cast<unsigned>(page_id) < static_cast<unsigned>(a.num_blocks);
+      const bool wrong = brings && !is_page && token < pooled;
+      if (kgen::ballot(wrong) != 0) {
+        if (wrong) kgen::report(a.error, 2, seq, token / kBlockSize, page_id);
+        if (lane == 0) faults.store(bringer, 1);
       }
-      KGEN_UNROLL
-      for (int c = 0; c < kKeyChunks; ++c) {
-        QueryOperand q_rows[kRowTiles][kSteps];
+      const bool in_pool = is_page && token + kBox <= pooled, is_new = token >= sequence.pooled && token + kBox <= end;
+      const uint64_t parts = kgen::ballot(brings && !in_pool && !is_new);
+      const int slot = static_cast<int>(static_cast<unsigned>(token) % kBlockSize);
+      const int new_row = sequence.row + token - sequence.pooled;
+
+      keys_left.wait(turn, round - 1);
+      // What the teams need to know of a tile: where it begins, where its keys end, whether all rows see all of them.
+      if (bringer == 0 && lane == 0) notes.store(4 * turn, Vec<int, 4>{{tile.start, end, Segments::full(tile), 1}});
+      if (brings && (in_pool || is_new)) {
+        keys_here.expect(turn, kBoxBytes);
         KGEN_UNROLL
-        for (int t = 0; t < kRowTiles; ++t) {
-          KGEN_UNROLL
-          for (int s = 0; s < kSteps; ++s) q_rows[t][s] = parked.load<kQueryElements>(parked_at(t, c, s));
-        }
-        KGEN_UNROLL
-        for (int sub = 0; sub < kSubTiles; ++sub) {
-          KGEN_UNROLL
-          for (int i = 0; i < kScoreTiles; i += kOutputs) {
-            const int row = i * (kTile / kScoreTiles) + key_row(lane);
-            const int at = sub * kTile * kKeyStride + kgen::in_box<kBox>(row, key_start(lane), c * kKeyChunk);
-            const auto k = kgen::read_tiles(keys, keys_at + at);
-            KGEN_UNROLL
-            for (int j = 0; j < kOutputs; ++j) {
-              constexpr int s = 0;
-              KeyOperand key;
-              KGEN_UNROLL
-              for (int e = 0; e < kKeyElements; ++e) key[e] = k[j * kKeyElements + e];
-              KGEN_UNROLL
-              for (int t = 0; t < kRowTiles; ++t) {
-                scores[t][sub][i + j] = add_scores(q_rows[t][s], key, scores[t][sub][i + j]);
-              }
-            }
+        for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
+          const int at = turn * kTile + (panel * kKeys + own_box * kBox) * kPanel;
+          if (in_pool) {
+            k_cache_boxes.bring(keys, at, keys_here, turn, slot, kv_head, page_id, panel);
+          } else {
+            k_new_boxes.bring(keys, at, keys_here, turn, new_row, kv_head, 0, panel);
           }
         }
       }
-      if (!segments.full(tile)) {
-        const int end = segments.end(tile);
+      if (parts != 0) {
+        // Boxes that are not whole: rows from the pool, new rows and, past the last or of a page that is none, zeros.
+        KGEN_NO_UNROLL
+        for (int i = 0; i < kOwn; ++i) {
+          if ((parts >> i & 1) == 0) continue;
+          const int part_page = kgen::shuffle(page_id, i);
+          const int box = bringer + i * kBringers, first = tile.start + box * kBox;
+          const bool has_page = static_cast<unsigned>(part_page) < static_cast<unsigned>(a.num_blocks);
+          KGEN_NO_UNROLL
+          for (int piece = lane; piece < kBox * kChunks; piece += kgen::kWave) {
+            const int key = piece / kChunks, dim = piece % kChunks * kVector;
+            auto part = kgen::splat<Element, kVector>(Element{});
+            if (first + key < pooled) {
+              if (has_page) {
+                const int64_t page = part_page;
+                const int place = static_cast<int>(static_cast<unsigned>(first + key) % kBlockSize);
+                part = k_cache.load<kVector>(page * a.k_cache_stride_block + place * a.k_cache_stride_token + kv_head * a.k_cache_stride_head + dim);
+              }
+            } else if (first + key < end) {
+              const int row = sequence.row + first + key - sequence.pooled;
+              part = k_new.load<kVector>(row * a.k_new_stride_row + kv_head * a.k_new_stride_head + dim);
+            }
+            keys.store<kVector>(turn * kTile + kgen::in_box<kKeys>(box * kBox + key, dim % 16, dim / 16 * 16), part);
+          }
+          kgen::engine_fence();
+          kgen::wave_sync();
+          if (lane == i) keys_here.expect(turn, 0);
+        }
+      }
+
+      values_left.wait(turn, round - 1);
+      if (brings && (in_pool || is_new)) {
+        values_here.expect(turn, kBoxBytes);
         KGEN_UNROLL
-        for (int t = 0; t < kRowTiles; ++t) {
-          Vec<int, 2> where[kSlots];  // position and head
+        for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
+          const int at = turn * kTile + (panel * kKeys + own_box * kBox) * kPanel;
+          if (in_pool) {
+            v_cache_boxes.bring(values, at, values_here, turn, slot, kv_head, page_id, panel);
+          } else {
+            v_new_boxes.bring(values, at, values_here, turn, new_row, kv_head, 0, panel);
+          }
+        }
+      }
+      if (parts != 0) {
+        // Boxes that are not whole: rows from the pool, new rows and, past the last or of a page that is none, zeros.
+        KGEN_NO_UNROLL
+        for (int i = 0; i < kOwn; ++i) {
+          if ((parts >> i & 1) == 0) continue;
+          const int part_page = kgen::shuffle(page_id, i);
+          const int box = bringer + i * kBringers, first = tile.start + box * kBox;
+          const bool has_page = static_cast<unsigned>(part_page) < static_cast<unsigned>(a.num_blocks);
+          KGEN_NO_UNROLL
+          for (int piece = lane; piece < kBox * kChunks; piece += kgen::kWave) {
+            const int key = piece / kChunks, dim = piece % kChunks * kVector;
+            auto part = kgen::splat<Element, kVector>(Element{});
+            if (first + key < pooled) {
+              if (has_page) {
+                const int64_t page = part_page;
+                const int place = static_cast<int>(static_cast<unsigned>(first + key) % kBlockSize);
+                part = v_cache.load<kVector>(page * a.v_cache_stride_block + place * a.v_cache_stride_token + kv_head * a.v_cache_stride_head + dim);
+              }
+            } else if (first + key < end) {
+              const int row = sequence.row + first + key - sequence.pooled;
+              part = v_new.load<kVector>(row * a.v_new_stride_row + kv_head * a.v_new_stride_head + dim);
+            }
+            values.store<kVector>(turn * kTile + kgen::in_box<kKeys>(box * kBox + key, dim % 16, dim / 16 * 16), part);
+          }
+          kgen::engine_fence();
+          kgen::wave_sync();
+          if (lane == i) values_here.expect(turn, 0);
+        }
+      }
+      tile = next;
+      page_id = next_page_id;
+      round += turn == kStages - 1 ? 1 : 0;
+      turn = turn == kStages - 1 ? 0 : turn + 1;
+    }
+    keys_left.wait(turn, round - 1);
+    if (bringer == 0 && lane == 0) notes.store(4 * turn, Vec<int, 4>{});  // no tile any more
+    if (brings) keys_here.expect(turn, 0);
+  } else {
+    kgen::registers_take<224>();
+    if (team < busy) {
+      // Queries take the sign of the scale, so that the largest product gives the largest logit.
+      const float given = static_cast<float>(kgen::real(a.softmax_scale));
+      const float sign = given > 0.0f ? 1.0f : given < 0.0f ? -1.0f : 0.0f;
+      const float magnitude = given == 0.0f ? 1.0f : given < 0.0f ? -given : given;
+      const float kToBase2 = magnitude * kgen::kLog2E;
+      const int team_row = first_row + team * kRows;
+
+      // Rows past the last are zeros.
+      const auto q = q_of(a);
+      KGEN_UNROLL
+      for (int i = 0; i < kRows * kChunks / kgen::kGroup; ++i) {
+        const int piece = thread % kgen::kGroup + i * kgen::kGroup;
+        const int row = team_row + piece / kChunks, dim = piece % kChunks * kVector;
+        auto part = kgen::splat<Element, kVector>(Element{});
+        if (row < row_count) {
+          part = q.load<kVector>((sequence.row + row / group) * a.q_stride_row +
+                                 (kv_head * group + row % group) * a.q_stride_head + dim);
+          if (sign != 1.0f) part = kgen::from_float<Element>(kgen::scaled(kgen::to_float(part), sign));
+        }
+        queries.store<kVector>(team * kRows * kHeadDim + kgen::in_box<kRows>(piece / kChunks, dim % 16, dim / 16 * 16), part);
+      }
+      kgen::engine_fence();
+      kgen::group_sync();
+
+      [[maybe_unused]] const Variant v = variant_of(a, seq, sequence.row, sequence.offset);
+      // Scores of a tile are under way together with the values of the one before, while the other team computes
+      // weights: the teams take turns at asking for products.
+      kgen::GroupSums<kKeys> scores;
+      kgen::GroupSums<kHeadDim> sums;
+      Vec<Element, 8> weights[kKeys / 16];
+      RowState state[kSlots];  // of each row the largest logit so far, in base 2, and the sum of 2^(logit - it)
+      float factor[kSlots];    // of its sums, where a score has outgrown them
+      bool outgrown = false;
+      KGEN_UNROLL
+      for (int e = 0; e < kHeadDim / 2; ++e) sums.at(e) = 0.0f;
+      KGEN_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) state[slot] = {kgen::kMinusInfinity, 0.0f};
+
+      const auto ask_for_scores = [&](int turn) {
+        kgen::products_begin(scores);
+        KGEN_UNROLL
+        for (int dim = 0; dim < kHeadDim; dim += 16) {
+          const auto q = kgen::rows_at(queries, (team * kHeadDim + dim / kPanel * kPanel) * kRows + dim % kPanel);
+          const auto k = kgen::rows_at(keys, turn * kTile + dim / kPanel * kPanel * kKeys + dim % kPanel);
+          kgen::multiply(scores, q, k, dim != 0);
+        }
+        kgen::products_commit();
+      };
+      const auto ask_for_values = [&](int turn) {
+        kgen::products_begin(sums, weights);
+        KGEN_UNROLL
+        for (int i = 0; i < kKeys / 16; ++i) {
+          kgen::multiply(sums, weights[i], kgen::columns_at(values, turn * kTile + i * 16 * kPanel, kKeys * kPanel), true);
+        }
+        kgen::products_commit();
+      };
+      const auto weigh = [&](const Vec<int, 4>& tile) {
+        Vec<int, 2> where[kSlots];  // position and head
+        const auto find_rows = [&]() {
           KGEN_UNROLL
           for (int slot = 0; slot < kSlots; ++slot) {
-            where[slot] = places.load<2>(2 * (wave * kRows + t * kQueries + score_row(lane, slot)));
+            where[slot] = places.load<2>(2 * (wave * 16 + kgen::sums_row(lane, 2 * slot)));
           }
+        };
+        if (!is_full(tile)) {
+          const int end = end_of(tile);
+          find_rows();
           KGEN_UNROLL
-          for (int sub = 0; sub < kSubTiles; ++sub) {
-            KGEN_UNROLL
-            for (int i = 0; i < kScoreTiles; ++i) {
-              KGEN_UNROLL
-              for (int e = 0; e < kScores; ++e) {
-                const int64_t kv = tile.start + sub * kTile + score_token(lane, i, e);
-                [[maybe_unused]] const int64_t q = where[score_slot(e)][0], head = where[score_slot(e)][1];
-                const bool seen = kv < end && (kv <= q);
-                if (!seen) scores[t][sub][i][e] = kgen::kMinusInfinity;
-              }
-            }
+          for (int e = 0; e < kKeys / 2; ++e) {
+            const int64_t kv = start_of(tile) + kgen::sums_column(lane, e);
+            [[maybe_unused]] const int64_t q = where[slot_of(e)][0], head = where[slot_of(e)][1];
+            if (!(kv < end && (kv <= q))) scores.at(e) = kgen::kMinusInfinity;
           }
         }
-      }
 
-      // What is hidden weighs nothing. Weights are taken relative to the largest score so far, or one that is not
-      // far below it: a row's sums are rescaled only when a score outgrows that by a factor of 2^kHeadroom.
-      constexpr float kHeadroom = 8.0f;
-      KGEN_UNROLL
-      for (int t = 0; t < kRowTiles; ++t) {
-        float top[kSlots], shift[kSlots], factor[kSlots], sum[kSlots];
-        bool outgrown = false;
+        // Weights are taken relative to the largest score so far, or one that is not far below it: a row's sums are
+        // rescaled only when a score outgrows that by a factor of 2^kHeadroom.
+        constexpr float kHeadroom = 8.0f;
+        float most[kSlots], shift[kSlots], sum[kSlots];
+        bool grows = false;
         KGEN_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) top[slot] = kgen::kMinusInfinity;
+        for (int slot = 0; slot < kSlots; ++slot) most[slot] = kgen::kMinusInfinity;
         KGEN_UNROLL
-        for (int sub = 0; sub < kSubTiles; ++sub) {
-          KGEN_UNROLL
-          for (int i = 0; i < kScoreTiles; ++i) {
-            KGEN_UNROLL
-            for (int e = 0; e < kScores; ++e) top[score_slot(e)] = kgen::max(top[score_slot(e)], scores[t][sub][i][e]);
-          }
-        }
+        for (int e = 0; e < kKeys / 2; ++e) most[slot_of(e)] = kgen::max(most[slot_of(e)], scores.at(e));
         KGEN_UNROLL
         for (int slot = 0; slot < kSlots; ++slot) {
-          const auto held = states.load<2>(state_at(t, slot));
-          const float old = held[0];
-          const float most = kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]) * kToBase2;
-          const float seen = most - old > kHeadroom ? most : old;
-          outgrown |= seen != old;
+          const float old = state[slot].max;
+          const float top = kgen::lanes_max<1, 4>(most[slot]) * kToBase2;
+          const float seen = top - old > kHeadroom ? top : old;
+          grows |= seen != old;
           shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
           factor[slot] = kgen::exp2(old - shift[slot]);
-          top[slot] = seen;
-          sum[slot] = held[1] * factor[slot];
+          sum[slot] = state[slot].sum * factor[slot];
+          state[slot].max = seen;
+        }
+        outgrown = kgen::ballot(grows) != 0;
+        KGEN_UNROLL
+        for (int e = 0; e < kKeys / 2; ++e) {
+          float& weight = scores.at(e);
+          weight = kgen::exp2(kgen::multiply_add(weight, kToBase2, -shift[slot_of(e)]));
+          sum[slot_of(e)] += weight;
         }
         KGEN_UNROLL
-        for (int sub = 0; sub < kSubTiles; ++sub) {
-          KGEN_UNROLL
-          for (int i = 0; i < kScoreTiles; ++i) {
-            KGEN_UNROLL
-            for (int e = 0; e < kScores; ++e) {
-              float& weight = scores[t][sub][i][e];
-              weight = kgen::exp2(kgen::multiply_add(weight, kToBase2, -shift[score_slot(e)]));
-              sum[score_slot(e)] += weight;
-            }
-          }
-          KGEN_UNROLL
-          for (int o = 0; o < kOperands; ++o) {
-            Vec<float, kWeightElements> moved;
-            KGEN_UNROLL
-            for (int e = 0; e < kWeightElements; ++e) {
-              const int from = moved_from(o, e);
-              moved[e] = scores[t][sub][from / kScores][from % kScores];
-            }
-            weights[t][sub][o] = kgen::from_float<Element>(moved);
-          }
-        }
+        for (int slot = 0; slot < kSlots; ++slot) state[slot].sum = sum[slot];
+      };
+      const auto round_weights = [&]() {
         KGEN_UNROLL
-        for (int slot = 0; slot < kSlots; ++slot) {
-          states.store(state_at(t, slot), Vec<float, 2>{{top[slot], sum[slot]}});
-        }
-        if (kgen::ballot(outgrown) != 0) {
+        for (int i = 0; i < kKeys / 16; ++i) {
+          Vec<float, 8> moved;
           KGEN_UNROLL
-          for (int j = 0; j < kOutputChunks * kOutputs; ++j) {
-            KGEN_UNROLL
-            for (int e = 0; e < kScores; ++e) sums[t][j][e] *= factor[out_slot(e)];
-          }
+          for (int e = 0; e < 8; ++e) moved[e] = scores.at(8 * i + e);
+          weights[i] = kgen::from_float<Element>(moved);
         }
-      }
-    }
-    const KeyTile later = next.some() ? segments.after(next) : next;
-    page = look_up(later);
-    if (busy) {
-      // O += P V
-      KGEN_UNROLL
-      for (int c = 0; c < kOutputChunks; ++c) {
-        KGEN_UNROLL
-        for (int o = 0; o < kOperands; ++o) {
-          KGEN_UNROLL
-          for (int sub = 0; sub < kSubTiles; ++sub) {
-            const int at = sub * kTile * kValueStride + kgen::in_box<kBox>(value_row(lane, o), value_start(lane), c * kOutputChunk);
-            const auto read = kgen::read_tiles_transposed(values, values_at + at);
-            KGEN_UNROLL
-            for (int j = 0; j < kOutputs; ++j) {
-              ValueOperand value;
-              KGEN_UNROLL
-              for (int e = 0; e < kValueTokens; ++e) value[e] = read[j * kValueTokens + e];
-              KGEN_UNROLL
-              for (int t = 0; t < kRowTiles; ++t) {
-                sums[t][c * kOutputs + j] = add_values(weights[t][sub][o], value, sums[t][c * kOutputs + j]);
-              }
-            }
-          }
-        }
-      }
-    }
-    tile = next;
-    next = later;
-    round += turn;
-    turn = 1 - turn;
-  }
+      };
 
-  // A bad page or length makes every row of the block NaN.
-  kgen::block_sync();
-  float poison = 0.0f;
-  KGEN_UNROLL
-  for (int w = 0; w < kWaves; ++w) {
-    if (faults.load(w) != 0) poison = __builtin_nanf("");
-  }
-
-  // The lanes that share a row meet, and write it.
-  const auto out = out_of(a);
-  const auto lse = lse_of(a);
-  KGEN_UNROLL
-  for (int t = 0; t < kRowTiles; ++t) {
-    float factor[kSlots];
-    KGEN_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot) {
-      const auto held = states.load<2>(state_at(t, slot));
-      RowState seen = {held[0], held[1]};
-      seen = {seen.max, kgen::lanes_sum<kSharedFrom, kSharedTo>(seen.sum) + poison};
-      factor[slot] = kgen::normaliser(seen);
-      const int row = wave_row + t * kQueries + score_row(lane, slot);
-      const bool speaks = lane / kSharedFrom % (kSharedTo / kSharedFrom) == 0;
-      if (speaks && row < row_count && lse.present()) {
-        lse.store((sequence.row + row / group) * a.lse_stride_row + kv_head * group + row % group,
-                  kgen::natural_lse(seen));
+      int turn = 0, round = 0;
+      keys_here.wait(0, 0);
+      auto tile = notes.load<4>(0);
+      if (is_tile(tile)) {
+        ask_for_scores(0);
+        kgen::products_wait<0>(scores);
+        keys_left.leave(0);
+        weigh(tile);
+        round_weights();
+        if (busy == kTeams && team == kTeams - 1) kgen::pass_turn(0);
+        KGEN_NO_UNROLL
+        for (;;) {
+          const int next_turn = turn == kStages - 1 ? 0 : turn + 1, next_round = turn == kStages - 1 ? round + 1 : round;
+          keys_here.wait(next_turn, next_round);
+          tile = notes.load<4>(4 * next_turn);
+          if (!is_tile(tile)) break;
+          if (busy == kTeams) kgen::wait_turn(team);
+          ask_for_scores(next_turn);
+          values_here.wait(turn, round);
+          ask_for_values(turn);
+          if (busy == kTeams) kgen::pass_turn(kTeams - 1 - team);
+          kgen::products_wait<1>(scores);
+          keys_left.leave(next_turn);
+          weigh(tile);
+          kgen::products_wait<0>(sums, weights);
+          values_left.leave(turn);
+          if (outgrown) {
+            KGEN_UNROLL
+            for (int e = 0; e < kHeadDim / 2; ++e) sums.at(e) *= factor[slot_of(e)];
+          }
+          round_weights();
+          turn = next_turn;
+          round = next_round;
+        }
+        values_here.wait(turn, round);
+        ask_for_values(turn);
+        kgen::products_wait<0>(sums, weights);
       }
-    }
-    // Registers next to one another hold dims next to one another.
-    static_assert(kScores % 2 == 0 && out_slot(0) == out_slot(1), "pairs of dims");
-    KGEN_UNROLL
-    for (int e = 0; e < kScores; e += 2) {
-      const int row = wave_row + t * kQueries + score_row(lane, out_slot(e));
-      const int64_t at = (sequence.row + row / group) * a.out_stride_row + (kv_head * group + row % group) * a.out_stride_head;
+
+      // A bad page or length makes every row of the block NaN. Who has waited for all tiles knows of all faults.
+      float poison = bad ? __builtin_nanf("") : 0.0f;
       KGEN_UNROLL
-      for (int j = 0; j < kOutputChunks * kOutputs; ++j) {
-        const int dim = j * (kOutputChunk / kOutputs) + out_dim(lane, e);
-        if (row >= row_count || dim >= kHeadDim) continue;
-        const Vec<float, 2> part = {{sums[t][j][e] * factor[out_slot(e)], sums[t][j][e + 1] * factor[out_slot(e)]}};
-        out.store(at + dim, kgen::from_float<Element>(part));
+      for (int w = 0; w < kBringers; ++w) {
+        if (faults.load(w) != 0) poison = __builtin_nanf("");
+      }
+
+      // The lanes that share a row meet, and write it. Registers next to one another hold dims next to one another.
+      const auto out = out_of(a);
+      const auto lse = lse_of(a);
+      KGEN_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) {
+        const RowState seen = {state[slot].max, kgen::lanes_sum<1, 4>(state[slot].sum) + poison};
+        const float normal = kgen::normaliser(seen);
+        const int row = first_row + wave * 16 + kgen::sums_row(lane, 2 * slot);
+        if (lane % 4 == 0 && row < row_count && lse.present()) {
+          lse.store((sequence.row + row / group) * a.lse_stride_row + kv_head * group + row % group,
+                    kgen::natural_lse(seen));
+        }
+        const int64_t at = (sequence.row + row / group) * a.out_stride_row + (kv_head * group + row % group) * a.out_stride_head;
+        KGEN_UNROLL
+        for (int e = 2 * slot; e < kHeadDim / 2; e += 4) {
+          const Vec<float, 2> part = {{sums.at(e) * normal, sums.at(e + 1) * normal}};
+          if (row < row_count) out.store(at + kgen::sums_column(lane, e), kgen::from_float<Element>(part));
+        }
       }
     }
   }

@@ -66,11 +66,8 @@ using Element = kgen::bf16;
 using Code = kgen::fp8_e4m3;  // the cache
 
 constexpr int kThreads = 128;
-constexpr int kWaves = kThreads / kgen::kWave;
 constexpr int kHeadDim = 128;
 constexpr int kBlockSize = 16;  // tokens in a page
-constexpr int kRows = 32;       // rows of a wave
-constexpr int kTileRows = kWaves * kRows;
 constexpr int kKeys = 64;  // keys of a tile
 
 [[maybe_unused]] constexpr int kVector = 8;  // elements in 16 bytes
@@ -78,6 +75,9 @@ constexpr int kChunks = kHeadDim / kgen::kCodes;
 // A tile on its way into LDS: the threads next to one another bring the pieces of 16 elements of a key.
 constexpr int kAtOnce = kThreads / kChunks;  // keys
 constexpr int kShare = (kKeys + kAtOnce - 1) / kAtOnce;
+constexpr int kWaves = kThreads / kgen::kWave;
+constexpr int kRows = 32;       // rows of a wave
+constexpr int kTileRows = kWaves * kRows;
 
 // mma_m16n8k16_bf16 multiplies 16 x 16 by 16 x 8; the registers of its operands are spread over a wave.
 // A tile is kQueries query rows by kTile tokens; steps over dims and tiles of output share 16-byte loads.

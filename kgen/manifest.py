@@ -190,10 +190,12 @@ class Policy:
 @dataclass(frozen=True)
 class Box:
     """What a copy engine brings of a tensor at once: `rows` of its tokens (of a cache; else of its first
-    axis), one head, all dims. How the tensor lies is a parameter of the kernel, behind the argument block."""
+    axis), one head, `dims` of it (0: all). How the tensor lies is a parameter of the kernel, behind the
+    argument block."""
 
     argument: str
     rows: int
+    dims: int = 0
 
 
 @dataclass(frozen=True)

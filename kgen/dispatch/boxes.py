@@ -1,7 +1,7 @@
 """Tensors that a copy engine brings in boxes: how they lie, for the driver to encode at each call.
 
-A box is some rows of one head, all dims of them, in panels of 128 bytes. To the engine a tensor has five
-axes: the dims of a panel, rows, panels, heads and blocks; all but the first have a stride in bytes.
+A box is some rows of one head, all or some dims of them, in panels of 128 bytes. To the engine a tensor has
+five axes: the dims of a panel, rows, panels, heads and blocks; all but the first have a stride in bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def tensor_map(policy: Policy, bound: Bound, names: Names, box: Box) -> TensorMa
         # A tensor without elements is never read, but the driver knows no axis without places.
         tuple(max(n, 1) for n in (width, sizes[row], panels, sizes["head"], sizes.get("block", 1))),
         tuple(n * element for n in (strides[row], width, strides["head"], strides.get("block", width))),
-        (width, box.rows, panels, 1, 1),
+        (width, box.rows, box.dims // width or panels, 1, 1),
     )
 
 

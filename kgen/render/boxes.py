@@ -1,7 +1,7 @@
 """What a copy engine brings of a variant's tensors: as data for dispatch, and as C++ for the simulator.
 
-An argument of the operator says how many of its rows are a box (`box`); how a tensor lies is then a parameter
-of the variant's kernel, behind the argument block.
+An argument of the operator says how many of its rows are a box (`box`), and how many dims (`box_dims`); how a
+tensor lies is then a parameter of the variant's kernel, behind the argument block.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kgen.manifest import Box
 from kgen.render.index import Indexer
 from kgen.spec.evaluate import evaluate_expr
 from kgen.spec.model import ArgumentSpec
+from kgen.syntax.ast import Expr
 from kgen.variants.model import Variant
 from kgen.variants.rules import family_group
 from kgen.variants.scope import Scope
@@ -27,21 +28,26 @@ class BoxText:
 
 def boxes_of(variant: Variant) -> tuple[Box, ...]:
     """The tensors that come in boxes, in the order of the arguments; none on a CPU."""
-    return tuple(Box(argument.name, rows) for argument, rows in _boxed(variant))
+    return tuple(Box(argument.name, rows, dims) for argument, rows, dims in _boxed(variant))
 
 
 def box_texts(variant: Variant) -> tuple[BoxText, ...]:
     """The same for templates."""
     indexer = Indexer(variant)
-    return tuple(BoxText(argument.name, _map(indexer, argument)) for argument, _ in _boxed(variant))
+    return tuple(BoxText(argument.name, _map(indexer, argument)) for argument, _, _ in _boxed(variant))
 
 
-def _boxed(variant: Variant) -> list[tuple[ArgumentSpec, int]]:
+def _boxed(variant: Variant) -> list[tuple[ArgumentSpec, int, int]]:
+    """The arguments that come in boxes, with the rows and dims of one."""
     if family_group(variant.target) == "cpu":
         return []
     scope = Scope(variant.op, variant.params, variant.target)
-    boxed = [(a, int(evaluate_expr(a.box, scope))) for a in variant.op.arguments if a.box is not None]
-    return [(argument, rows) for argument, rows in boxed if rows > 0]
+
+    def side(expr: Expr | None) -> int:
+        return 0 if expr is None else int(evaluate_expr(expr, scope))
+
+    boxed = [(argument, side(argument.box), side(argument.box_dims)) for argument in variant.op.arguments]
+    return [(argument, rows, dims) for argument, rows, dims in boxed if rows > 0]
 
 
 def _map(indexer: Indexer, argument: ArgumentSpec) -> str:

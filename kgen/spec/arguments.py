@@ -15,7 +15,8 @@ from kgen.syntax.yaml import Entry, MapNode
 CACHE_FACTS = ("num_blocks", "num_kv_heads")
 """Facts that a KV cache defines by its shape."""
 _ACCESS = ("read", "write", "update")
-_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "zeroed", "when", "because", "broadcast", "box")
+_BOX = ("box", "box_dims")
+_TENSOR_KEYS = ("axes", "access", "optional", "workspace", "zeroed", "when", "because", "broadcast", *_BOX)
 
 
 def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -> ArgumentSpec:
@@ -28,7 +29,7 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
         fields = Fields(entry.value, "a scalar argument", found, required=("scalar",), at=entry.key.span)
         return ArgumentSpec(entry.key.text, fields.choice("scalar", ("int", "float"), "int"), entry.key.span)
     kind = "cache" if "cache" in keys else "tensor"
-    optional = ("access", "optional", "box") if kind == "cache" else _TENSOR_KEYS[1:]
+    optional = ("access", "optional", *_BOX) if kind == "cache" else _TENSOR_KEYS[1:]
     required = ("dtype", "cache" if kind == "cache" else "axes")
     what = "a cache argument" if kind == "cache" else "a tensor argument"
     fields = Fields(entry.value, what, found, required=required, optional=optional, at=entry.key.span)
@@ -46,6 +47,7 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
         optional=fields.boolean("optional"),
         workspace=fields.expr("workspace") if kind == "tensor" else None,
         box=fields.expr("box"),
+        box_dims=fields.expr("box_dims"),
         zeroed=fields.boolean("zeroed") if kind == "tensor" else False,
         when=fields.expr("when") if kind == "tensor" else None,
         because=fields.text("because"),
@@ -54,7 +56,9 @@ def read_argument(entry: Entry, params: Mapping[str, Param], found: Collector) -
 
 
 def _check_presence(fields: Fields) -> None:
-    """Who says when an argument is given says it once, and why."""
+    """Who says when an argument is given says it once, and why; who says how wide a box is says how high."""
+    if "box_dims" in fields and "box" not in fields:
+        fields.found.add("K202", "'box_dims' needs the key 'box'", fields.keys["box_dims"].span)
     for other in ("optional", "workspace"):
         if "when" in fields and other in fields:
             message = f"'when' says where the argument is given, and so does '{other}'"

@@ -79,6 +79,7 @@ class ChipSpec:
     load_bytes: tuple[int, ...]  # widths of a lane's load from global memory
     tile_reads: bool  # a wave can read 8 x 8 tiles of 16-bit elements of shared memory, also transposed
     box_copies: bool  # a copy engine brings boxes of a tensor into shared memory
+    group_products: bool  # groups of four waves multiply what is in shared memory
     descriptor_word3: int | None  # of a 128-bit buffer descriptor; None: the chip has none
 
 

@@ -58,6 +58,7 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "bf16_matrix": "bf16" in multiplied,
         "tile_reads": chip is not None and chip.tile_reads,
         "box_copies": chip is not None and chip.box_copies,
+        "group_products": chip is not None and chip.group_products,
         "bf16_rounding": target.numbers.bf16_rounding,
         "fp8": target.numbers.fp8,
         "fp8_conversion": target.numbers.fp8_conversion,

@@ -82,6 +82,7 @@ class ArgumentSpec:
     optional: bool = False
     workspace: Expr | None = None  # dispatch allocates it where this holds
     box: Expr | None = None  # rows or tokens that a copy engine brings at once; 0: none
+    box_dims: Expr | None = None  # dims of each; None or 0: all
     zeroed: bool = False  # a workspace that kernels find as zeros, and leave as zeros
     when: Expr | None = None  # it is given where this holds, and only there
     because: str = ""  # why

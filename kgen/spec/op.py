@@ -170,8 +170,9 @@ class _OpReader:
             for expr in (argument.workspace, argument.when):
                 if expr is not None:
                     check_expr(expr, scope, self._found, BOOL)
-            if argument.box is not None:
-                check_expr(argument.box, scope, self._found, INT)
+            for expr in (argument.box, argument.box_dims):
+                if expr is not None:
+                    check_expr(expr, scope, self._found, INT)
 
     def _positions(self, call: Scope) -> dict[str, Expr]:
         node = self._top.node("positions")
@@ -228,7 +229,7 @@ def _expressions(op: OpSpec) -> Iterator[Expr]:
         yield fact.expr
     for argument in op.arguments:
         yield from (axis.size for axis in argument.axes)
-        given = (argument.workspace, argument.when, argument.box)
+        given = (argument.workspace, argument.when, argument.box, argument.box_dims)
         yield from (expr for expr in given if expr is not None)
     for choice in op.select:
         yield from (choice.policies or {"": choice.want}).values()

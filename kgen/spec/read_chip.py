@@ -27,6 +27,7 @@ from kgen.syntax.ast import Expr, Int
 from kgen.syntax.yaml import Entry, Node
 
 _LANE_SCOPE = {"lane": Symbol(INT, "lane"), "e": Symbol(INT, "element")}
+_MEMORY = ("load_bytes", "tile_reads", "box_copies", "group_products", "descriptor_word3")
 SIDES = ("m", "n", "k")
 MAX_SIDE = 256
 """Rows, columns and depth of an instruction at most."""
@@ -35,9 +36,7 @@ MAX_SIDE = 256
 def read_chip(fields: Fields, wave: int) -> ChipSpec:
     """The chip of a target, from the sections of its mapping."""
     found = fields.found
-    memory = _section(
-        fields, "memory", optional=("load_bytes", "tile_reads", "box_copies", "descriptor_word3")
-    )
+    memory = _section(fields, "memory", optional=_MEMORY)
     return ChipSpec(
         figures=_figures(fields),
         occupancy=tuple(_rule(entry, found) for entry in fields.entries("occupancy")),
@@ -45,6 +44,7 @@ def read_chip(fields: Fields, wave: int) -> ChipSpec:
         load_bytes=_widths(memory),
         tile_reads=memory.boolean("tile_reads") if memory else False,
         box_copies=memory.boolean("box_copies") if memory else False,
+        group_products=memory.boolean("group_products") if memory else False,
         descriptor_word3=memory.integer("descriptor_word3", low=0) if memory else None,
     )
 

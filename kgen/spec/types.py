@@ -59,6 +59,7 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "bf16_matrix": BOOL,
         "tile_reads": BOOL,
         "box_copies": BOOL,
+        "group_products": BOOL,
         "bf16_rounding": Type("enum", ROUNDINGS),
         "fp8": Type("enum", FP8_FLAVOURS),
         "fp8_conversion": Type("enum", FP8_CONVERSIONS),

@@ -36,13 +36,13 @@ def test_it_takes_what_was_planned_on_nvidia(arch, head_dim, mask):
     used = entry.resources
     assert used["spills"] <= (0 if head_dim == 64 else made.lets["allow_spill"])
     assert used["lds_bytes"] == 0 and entry.launch.dynamic_lds == made.lets["lds_bytes"] > 48 * 1024
-    assert entry.launch.block == made.lets["threads"] == (128 if arch == "sm_90" else 256)
+    assert entry.launch.block == made.lets["threads"] == (384 if arch == "sm_90" else 256)
 
 
 @needs_nvcc
 @pytest.mark.parametrize(("arch", "threads"), [("sm_80", 256), ("sm_90", 128)])
 def test_the_loop_on_nvidia_multiplies_and_reads_by_tiles(arch, threads):
-    entry = built(extend(arch, 128))
+    entry = built(extend(arch, 128, block_size=1))
     found = census(inner_loop(entry, entry.symbol, "nvidia").own, "nvidia")
     # 32 rows by 64 keys by 128 dims a warp, in products of 16 x 8 x 16: scores, then outputs
     assert found["matrix"] == 2 * (2 * 8 * 8)
@@ -50,6 +50,26 @@ def test_the_loop_on_nvidia_multiplies_and_reads_by_tiles(arch, threads):
     assert found["lds"] >= 2 * 32 + 16
     if arch == "sm_80":
         assert found["load_16"] == 2 * 64 * (128 // 8) // threads  # copies past the registers, a share each
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("head_dim", "keys"), [(64, 128), (128, 128), (192, 96), (256, 64)])
+def test_groups_multiply_what_the_copy_engine_brought(head_dim, keys):
+    """Scores of a tile and values of the one before, none of them read by a lane, and nothing spilled."""
+    made = extend("sm_90", head_dim)
+    entry = built(made)
+    assert entry.resources["spills"] == 0 and entry.resources["registers"] == made.lets["registers"]
+    texts = [i.text for i in inner_loop(entry, entry.symbol, "nvidia").own]
+    products = [text for text in texts if "HGMMA" in text]
+    assert sum(f"HGMMA.64x{keys}x16" in text and "tnspB" not in text for text in products) == head_dim // 16
+    assert sum(f"HGMMA.64x{head_dim}x16" in text and "tnspB" in text for text in products) == keys // 16
+    assert not [text for text in texts if "LDSM" in text or "LDL" in text or "STL" in text]
+    # Two batches, each waited for once, and no other wait in between that would put them in a row.
+    assert [text for text in texts if "WARPGROUP.DEPBAR" in text] == [
+        text for text in texts if re.search(r"WARPGROUP.DEPBAR.LE gsb0, 0x[01]", text)
+    ]
+    assert sum("WARPGROUP.ARRIVE" in text for text in texts) == 2
+    assert sum("USETMAXREG" in text for text in texts_of(entry, entry.symbol)) == 2
 
 
 @needs_nvcc

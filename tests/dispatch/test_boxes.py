@@ -63,6 +63,11 @@ def test_strides_are_those_of_the_layout_and_of_the_tensor(policy):
     assert found.strides == (512, 128, TOKENS * 512, 8 * HEADS * TOKENS * DIM)
 
 
+def test_a_box_may_be_some_of_the_panels(policy):
+    bound = bound_call(policy)
+    assert tensor_map(policy, bound, bound.names, Box("v_cache", 16, 64)).box == (64, 16, 1, 1, 1)
+
+
 def test_new_rows_have_no_blocks_and_may_be_left_out(policy):
     bound = bound_call(policy)
     found = tensor_map(policy, bound, bound.names, Box("v_new", 16))

@@ -346,10 +346,9 @@ KERNEL(brings_a_box_off_its_place) {
   if (t() == 0) it.boxes.bring(it.halves, 64, it.landings, 0, 0, 0, 0);  // FAULT
 }
 
-KERNEL(brings_a_box_over_what_is_read) {
+KERNEL(reads_a_box_before_it_has_landed) {
   const Landed it(a, 1);
   if (t() == 0) it.landings.expect(0, 2048);
   if (t() == 0) it.boxes.bring(it.halves, 0, it.landings, 0, 0, 0, 0);
-  it.landings.wait(0, 0);
   it.halves.load(t());  // FAULT
 }

@@ -23,9 +23,9 @@ def compile_library(output: Path, *flags: str, source: Path) -> None:
     subprocess.run(["g++", *FLAGS, *flags, include, str(source), "-o", str(output)], check=True)
 
 
-def fault_line(kernel: str) -> int:
+def fault_line(kernel: str, source: Path = SOURCE) -> int:
     """The line of `kernel` that is marked FAULT."""
-    lines = SOURCE.read_text().splitlines()
+    lines = source.read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"KERNEL({kernel})"))
     return next(i for i, line in enumerate(lines[start:], start + 1) if "FAULT" in line)
 

@@ -49,7 +49,11 @@ CASES = {  # kernel: (block, thread or None for any, part of the message)
     "brings_more_than_it_said": (0, 0, "landing 0: more bytes come than are expected"),
     "brings_rows_past_the_last": (0, 0, "a box of rows 17 to 32 of 32"),
     "brings_a_box_off_its_place": (0, 0, "a box at byte 128 of LDS"),
-    "brings_a_box_over_what_is_read": (0, 1, "LDS race, read after write: byte 2 was touched by thread 0"),
+    "reads_a_box_before_it_has_landed": (
+        0,
+        0,
+        "LDS race, read after write: byte 0 comes in a box that was not waited for",
+    ),
 }
 
 

@@ -1,25 +1,26 @@
 // Boxes of a tensor that a copy engine brings into shared memory by itself, and how a block learns that they
 // came.
 //
-//   KGEN_BOXES(map)                        a parameter of a kernel: how a tensor lies (BoxMap)
-//   Boxes<T, Rows, Dims> boxes(map)        a box is Rows tokens of one head, all dims of them
-//   boxes.bring(to, at, landings, turn, row, head, block)     one box, from element `at` of a shared array
-//   on: a
-//                                          multiple of 1024 bytes. One lane asks for it
-//   in_box<Rows>(row, start, step)         where 16 bytes of 16-bit elements lie in a box, those from dim
-//   start + step
-//                                          on; start is 0 or 8, step a multiple of 16
-//   Landings landings(words)               what has come: a word of LDS for each turn
-//   landings.make(turns, speakers)         by one thread, before the block meets
-//   landings.expect(turn, bytes)           a speaker, for its wave: so many bytes are under way
-//   landings.tell(turn)                    the same of a wave that has stored its share by itself; all lanes
-//   landings.wait(turn, round)             until every speaker has spoken, and what it expects is there, for
-//   the
-//                                          round-th time since 0
+//   KGEN_BOXES(map)                    a parameter of a kernel: how a tensor lies (BoxMap)
+//   Boxes<T, Rows, Dims> boxes(map)    a box is Rows tokens of one head: all dims of them, or one panel
+//   boxes.bring(to, at, landings, turn, row, head, block, panel)
+//                                      one box, from element `at` of a shared array on, a multiple of 1024
+//                                      bytes. One lane asks for it. panel: its first
+//   in_box<Rows>(row, start, step)     where 16 bytes of 16-bit elements lie in a box, those from dim start +
+//                                      step on; start is 0 or 8, step a multiple of 16
+//   Landings landings(words)           what has come: a word of LDS for each turn
+//   landings.make(turns, speakers)     by one thread, before the block meets
+//   landings.expect(turn, bytes)       a speaker, for its wave: so many bytes are under way
+//   landings.tell(turn)                the same of a wave that has stored its share by itself; all lanes
+//   landings.leave(turn)               the same of a wave that brings nothing, but has read or multiplied
+//   what
+//                                      was there
+//   landings.wait(turn, round)         until every speaker has spoken, and what it expects is there, for the
+//                                      round-th time since 0; -1 is over from the start
 //
 // A box is made of panels of 64 elements, Rows rows of 128 bytes each. The 16-byte pieces of a row change
 // places by the number of the row, so that lanes that read one column of eight rows find them on different
-// banks.
+// banks. Boxes of one panel, one behind the other, are a panel of more rows.
 #pragma once
 
 namespace kgen {
@@ -46,21 +47,28 @@ class Landings {
   void make(int turns, int speakers, Where where = here()) const {
     for (int turn = 0; turn < turns; ++turn) {
       words_.store(turn, 0, where);
-      sim::machine().make_landing(turn, speakers, where);
+      sim::machine().make_landing(words_.byte(turn), turn, speakers, where);
     }
   }
   void expect(int turn, int bytes, Where where = here()) const {
     words_.load(turn, where);
-    sim::machine().speak(turn, bytes, where);
+    sim::machine().speak(words_.byte(turn), bytes, where);
   }
-  void arrive(int turn, int bytes, Where where) const { sim::machine().land(turn, bytes, where); }
+  int byte(int turn) const { return words_.byte(turn); }
+  void arrive(int turn, int bytes, Where where) const {
+    sim::machine().land(words_.byte(turn), bytes, where);
+  }
   void tell(int turn, Where where = here()) const {
+    sim::machine().tell_engine();
+    leave(turn, where);
+  }
+  void leave(int turn, Where where = here()) const {
     wave_sync(where);
     if (lane_id() == 0) expect(turn, 0, where);
   }
   void wait(int turn, int round, Where where = here()) const {
     words_.load(turn, where);
-    sim::machine().await_landing(turn, round, where);
+    sim::machine().await_landing(words_.byte(turn), round, where);
   }
 
  private:
@@ -75,16 +83,18 @@ class Boxes {
   explicit Boxes(const BoxMap& map) : map_(map), memory_(map.address, map.elements) {}
 
   void bring(const LdsArray<T>& to, int at, const Landings& landings, int turn, int row, int head, int block,
-             Where where = here()) const {
+             int panel = 0, Where where = here()) const {
     if (row < 0 || row + Rows > map_.rows) {
       sim::machine().stop(where, "a box of rows %d to %d of %d", row, row + Rows - 1,
                           static_cast<int>(map_.rows));
     }
     if (to.byte(at) % 1024 != 0) sim::machine().stop(where, "a box at byte %d of LDS", to.byte(at));
     for (int r = 0; r < Rows; ++r) {
-      const int64_t from = block * map_.stride_block + head * map_.stride_head + (row + r) * map_.stride_row;
+      const int64_t from =
+          block * map_.stride_block + head * map_.stride_head + (row + r) * map_.stride_row + panel * 64;
       for (int dim = 0; dim < Dims; dim += 8) {
-        to.template store<8>(at + place(r, dim), memory_.template load<8>(from + dim, where), where);
+        to.template store_by_engine<8>(at + place(r, dim), memory_.template load<8>(from + dim, where),
+                                       landings.byte(turn), where);
       }
     }
     landings.arrive(turn, kBytes, where);
@@ -130,6 +140,9 @@ class Landings {
   // Later boxes come by the engine: it must find what the lanes have stored done.
   KGEN_DEVICE void tell(int turn) const {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    leave(turn);
+  }
+  KGEN_DEVICE void leave(int turn) const {
     wave_sync();
     if (lane_id() == 0) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address(turn)) : "memory");
   }
@@ -159,11 +172,11 @@ class Boxes {
   KGEN_DEVICE explicit Boxes(const BoxMap& map) : map_(map) {}
 
   KGEN_DEVICE void bring(const LdsArray<T>& to, int at, const Landings& landings, int turn, int row, int head,
-                         int block) const {
+                         int block, int panel = 0) const {
     asm volatile(
         "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%2, %3, %2, %4, %5}], [%6];" ::"r"(to.address(at)),
-        "l"(&map_), "r"(0), "r"(row), "r"(head), "r"(block), "r"(landings.address(turn))
+        "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to.address(at)),
+        "l"(&map_), "r"(0), "r"(row), "r"(panel), "r"(head), "r"(block), "r"(landings.address(turn))
         : "memory");
   }
 

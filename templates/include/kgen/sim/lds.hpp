@@ -1,7 +1,7 @@
 // The shared array of a block, with a shadow that knows who touched each byte, and when.
 #pragma once
 
-#include "kgen/sim/machine.hpp"
+#include "kgen/sim/reading.hpp"
 
 namespace kgen::sim {
 
@@ -9,7 +9,8 @@ constexpr unsigned char kPoison = 0xff;  // NaN in every float format
 constexpr int kLdsLimit = KGEN_LDS_LIMIT;
 
 // Two accesses of a byte by different threads, one of them a write, race unless a block_sync lies between
-// them, or a wave_sync where both threads are of one wave.
+// them, or a wave_sync where both threads are of one wave, or the later knows of the earlier by what handed
+// the memory over. Products read while others go on: see `Reading`.
 class Shadow {
  public:
   void resize(int bytes) {
@@ -26,8 +27,37 @@ class Shadow {
     }
   }
 
+  // By the copy engine, for the landing whose word is at `landing`. Products find it without being told.
+  void write_by_engine(int first, int bytes, int landing, Where where) {
+    write(first, bytes, where);
+    const Access engine = machine().engine_access(landing, where);
+    for (int i = first; i < first + bytes; ++i) {
+      cells_[i].write = engine;
+      cells_[i].told = kTold;
+    }
+  }
+
+  // A product reads, for each wave of a group: its last lane speaks for it, as the first often waits alone.
+  void read_for_product(int first, int bytes, int group, Where where) {
+    for (int i = first; i < first + bytes; ++i) {
+      const Cell& cell = cells_[i];
+      if (cell.written_in != machine().serial) machine().stop(where, "uninitialised LDS read of byte %d", i);
+      if (i != first && same(cell.write, cells_[i - 1].write) && cell.told == cells_[i - 1].told) continue;
+      for (int last = kWaveLanes - 1; last < kGroupThreads; last += kWaveLanes) {
+        if (conflicts(cell.write, access_of(group * kGroupThreads + last))) {
+          race("read after write", i, cell.write, where);
+        }
+      }
+      if (cell.told != kTold && machine().told(cell.write.thread) <= cell.told) {
+        machine().stop(where, "a product reads byte %d of LDS, which thread %d stored without engine_fence",
+                       i, cell.write.thread);
+      }
+    }
+  }
+
   void write(int first, int bytes, Where where) {
     const Access now = this_access();
+    reading().write(first, bytes, where);
     for (int i = first; i < first + bytes; ++i) {
       Cell& cell = cells_[i];
       if (conflicts(cell.write, now)) race("write after write", i, cell.write, where);
@@ -35,29 +65,37 @@ class Shadow {
       if (conflicts(cell.other_read, now)) race("write after read", i, cell.other_read, where);
       cell.write = now;
       cell.written_in = machine().serial;
+      cell.told = machine().told(now.thread);
     }
   }
 
  private:
-  struct Access {
-    uint32_t epoch;
-    uint32_t order;  // wave_syncs of its wave before it
-    int thread;
-  };
   struct Cell {
     Access write, read, other_read;
     uint32_t written_in;  // serial of the block
+    uint32_t told;        // engine_fences of the writer before it
   };
+  static constexpr uint32_t kTold = ~0u;
 
-  static Access this_access() { return {machine().epoch, machine().wave().orders, machine().current}; }
+  static Access this_access() { return access_of(machine().current); }
+  static Access access_of(int thread) {
+    return {machine().epoch, machine().wave_of(thread).orders, clocks().now(thread), thread};
+  }
+
+  static bool same(const Access& a, const Access& b) {
+    return a.thread == b.thread && a.time == b.time && a.order == b.order && a.epoch == b.epoch;
+  }
 
   static bool same_wave(const Access& a, const Access& b) {
     return a.thread / kWaveLanes == b.thread / kWaveLanes;
   }
 
   static bool conflicts(const Access& past, const Access& now) {
+    if (past.epoch < machine().first_epoch) return false;  // of another block
+    if (machine().is_engine(past)) return !clocks().knows(now.thread, past.thread, past.time);
     if (past.epoch != now.epoch || past.thread == now.thread) return false;
-    return !(same_wave(past, now) && past.order < now.order);
+    if (same_wave(past, now) && past.order < now.order) return false;
+    return !clocks().knows(now.thread, past.thread, past.time);
   }
 
   // Two readers are enough to remember, the newest of a wave and another (of another wave, if any): a
@@ -74,6 +112,9 @@ class Shadow {
   }
 
   [[noreturn]] static void race(const char* kind, int byte, const Access& past, Where where) {
+    if (machine().is_engine(past)) {
+      machine().stop(where, "LDS race, %s: byte %d comes in a box that was not waited for", kind, byte);
+    }
     machine().stop(where, "LDS race, %s: byte %d was touched by thread %d with no barrier between", kind,
                    byte, past.thread);
   }
@@ -115,7 +156,15 @@ class LdsArray {
   }
   void store(int at, T value, Where where = here()) const { store<1>(at, Vec<T, 1>{{value}}, where); }
 
+  template <int N>
+  void store_by_engine(int at, const Vec<T, N>& value, int landing, Where where) const {
+    const int byte = checked<N>(at, "write", where);
+    the_lds.shadow.write_by_engine(byte, sizeof(T) * N, landing, where);
+    memcpy(the_lds.bytes.begin() + byte, &value, sizeof(T) * N);
+  }
+
   int byte(int at) const { return offset_ + at * static_cast<int>(sizeof(T)); }
+  int end() const { return byte(count_); }
 
  private:
   template <int N>

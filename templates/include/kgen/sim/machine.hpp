@@ -2,68 +2,21 @@
 // a fault is found at the same place each time.
 #pragma once
 
-#include "kgen/sim/fibre.hpp"
-
-namespace kgen {
-
-// The line of a kernel that spoke a word of the dialect.
-struct Where {
-  const char* file;
-  int line;
-};
-
-inline Where here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
-
-}  // namespace kgen
+#include "kgen/sim/threads.hpp"
 
 namespace kgen::sim {
-
-constexpr int kWaveLanes = KGEN_WAVE;
-constexpr int kShownBytes = 64;
-
-struct Dim {
-  int64_t x, y, z;
-};
-
-enum class State { kReady, kAtWave, kAtBlock, kAtLanding, kDone };
-
-struct Thread {
-  Fibre fibre;
-  State state;
-  Where where;         // of the wait
-  const char* word;    // of the dialect that waits
-  int landing, round;  // what it waits for at kAtLanding
-};
-
-// What boxes of one turn have come. A round is over once all speakers have spoken and nothing is due.
-struct Landing {
-  int speakers, spoken, rounds;
-  int64_t due;  // bytes
-};
-
-// What the lanes of a wave show each other. Two sets in turn: a lane may show its next value before the
-// others have read this one.
-struct Wave {
-  unsigned char shown[2][kWaveLanes][kShownBytes];
-  uint32_t syncs;   // times the wave has met: which set is in use
-  uint32_t orders;  // wave_syncs so far: what orders LDS accesses
-};
-
-struct Fault {
-  bool found;
-  int64_t block, thread, line;
-  Text message;
-};
 
 class Machine {
  public:
   const char* kernel = "";
   Dim grid{1, 1, 1};
-  Dim block{0, 0, 0};   // the one that runs
-  int current = 0;      // the thread that runs
-  uint32_t serial = 0;  // of the block, over all launches
-  uint32_t epoch = 0;   // of barriers, likewise: accesses in one epoch are not ordered by a barrier
-  uint32_t turn = 0;    // of waves, likewise: from one meeting of a wave to its next
+  Dim block{0, 0, 0};        // the one that runs
+  int current = 0;           // the thread that runs
+  uint32_t serial = 0;       // of the block, over all launches
+  uint32_t epoch = 0;        // of barriers, likewise: accesses in one epoch are not ordered by a barrier
+  uint32_t first_epoch = 0;  // of the block
+  uint32_t turn = 0;         // of waves, likewise: from one meeting of a wave to its next
+  uint32_t group_meetings[kMostGroups] = {};  // likewise, of each group
   int64_t blocks_run = 0;
   Fault fault{};
 
@@ -78,7 +31,8 @@ class Machine {
   }
 
   int lane() const { return current % kWaveLanes; }
-  Wave& wave() { return waves_[current / kWaveLanes]; }
+  Wave& wave() { return wave_of(current); }
+  Wave& wave_of(int thread) { return waves_[thread / kWaveLanes]; }
 
   // Runs one block of `count` threads, each `body(data)`, to its end or its first fault.
   void run_block(int count, void (*body)(const void*), const void* data) {
@@ -87,7 +41,7 @@ class Machine {
     prepare(count);
     do {
       for (int first = 0; first < count && !fault.found; first += kWaveLanes) run_wave(first);
-    } while (!fault.found && (pass_landings() || pass_barrier()));
+    } while (!fault.found && (pass_waiting() || (!stuck() && pass_barrier())));
     ++blocks_run;
   }
 
@@ -100,30 +54,70 @@ class Machine {
     switch_fibre(thread.fibre, scheduler_);
   }
 
-  // Landings: made, spoken for, landed and waited for.
-  void make_landing(int turn, int speakers, Where where) { landing(turn, where) = {speakers, 0, 0, 0}; }
-  void speak(int turn, int64_t bytes, Where where) {
-    Landing& at = landing(turn, where);
-    if (at.spoken == at.speakers) stop(where, "landing %d: more than its %d speakers", turn, at.speakers);
+  // Landings: made, spoken for, landed and waited for. They are told by their word's place.
+  void make_landing(int byte, int turn, int speakers, Where where) {
+    clocks().keep(static_cast<int>(threads_.size()));
+    if (landings_.make(byte, turn, speakers) == nullptr) {
+      stop(where, "landing %d: there are at most %d", turn, kMostLandings);
+    }
+  }
+  void speak(int byte, int64_t bytes, Where where) {
+    Landing& at = landing(byte, where);
+    if (at.spoken == at.speakers) stop(where, "landing %d: more than its %d speakers", at.turn, at.speakers);
     ++at.spoken;
     at.due += bytes;
-    settle(at);
+    at.rounds.gather(current);
+    at.settle();
   }
-  void land(int turn, int64_t bytes, Where where) {
-    Landing& at = landing(turn, where);
+  void land(int byte, int64_t bytes, Where where) {
+    Landing& at = landing(byte, where);
     at.due -= bytes;
-    if (at.due < 0) stop(where, "landing %d: more bytes come than are expected", turn);
-    settle(at);
+    if (at.due < 0) stop(where, "landing %d: more bytes come than are expected", at.turn);
+    at.settle();
   }
-  void await_landing(int turn, int round, Where where) {
-    Thread& thread = threads_[current];
-    thread.landing = turn;
-    thread.round = round;
-    const int over = landing(turn, where).rounds;
-    if (over > round + 1) {  // a chip tells odd rounds from even ones, and nothing else
-      stop(where, "landing %d: round %d is waited for when %d are over", turn, round, over);
+  void await_landing(int byte, int round, Where where) {
+    Landing& at = landing(byte, where);
+    threads_[current].landing = &at;
+    threads_[current].round = round;
+    if (at.rounds.over > round + 1) {  // a chip tells odd rounds from even ones, and nothing else
+      stop(where, "landing %d: round %d is waited for when %d are over", at.turn, round, at.rounds.over);
     }
-    if (over <= round) wait(State::kAtLanding, "landings.wait", where);
+    if (at.rounds.over <= round) wait(State::kAtLanding, "landings.wait", where);
+    clocks().take(current, at.rounds.given);
+    clocks().learn(current, landings_.index(at), at.rounds.over);
+  }
+  // Who writes what comes by a landing, and when: whoever has waited for that round knows of it.
+  Access engine_access(int byte, Where where) {
+    const Landing& at = landing(byte, where);
+    return {epoch, 0, static_cast<uint32_t>(at.rounds.over) + 1, clocks().of_landing(landings_.index(at))};
+  }
+  bool is_engine(const Access& access) const { return access.thread >= static_cast<int>(threads_.size()); }
+
+  // Barriers of so many threads: come to, and waited at.
+  void arrive(int name, int threads) {
+    clocks().keep(static_cast<int>(threads_.size()));
+    named_[name].threads = threads;
+    named_[name].arrive(current);
+  }
+  void meet(int name, int threads, const char* word, Where where) {
+    threads_[current].name = name;
+    threads_[current].round = named_[name].rounds.over;
+    arrive(name, threads);
+    wait(State::kAtName, word, where);
+    clocks().take(current, named_[name].rounds.given);
+  }
+
+  // What the running thread stored is there for products and the copy engine once it has told so.
+  void tell_engine() { ++threads_[current].told; }
+  uint32_t told(int thread) { return threads_[thread].told; }
+
+  // The running thread has met its wave at a wave_sync.
+  void share_in_wave() {
+    Wave& met = wave();
+    if (met.shared == met.syncs) return;
+    met.shared = met.syncs;
+    const int first = current / kWaveLanes * kWaveLanes;
+    clocks().share(first, first + kWaveLanes);
   }
 
   // Stops the kernel at the running thread: nothing of it runs any more.
@@ -140,7 +134,6 @@ class Machine {
  private:
   static constexpr size_t kStackBytes = 256 * 1024;
   static constexpr size_t kGuardBytes = 4096;
-  static constexpr int kLandings = 8;
 
   static void thread_main();
 
@@ -149,10 +142,13 @@ class Machine {
     threads_.resize(count);
     waves_.resize((count + kWaveLanes - 1) / kWaveLanes);
     ++serial;
-    ++epoch;
-    for (Landing& each : landings_) each = {};
+    first_epoch = ++epoch;
+    clocks().forget();
+    landings_.forget();
+    for (NamedBarrier& each : named_) each.restart();
     for (int i = 0; i < count; ++i) {
       threads_[i].state = State::kReady;
+      threads_[i].told = 0;
       start_fibre(threads_[i].fibre, stacks_ + (i + 1) * kStackBytes, kStackBytes - kGuardBytes, thread_main);
     }
   }
@@ -182,36 +178,66 @@ class Machine {
     } while (!fault.found && pass(State::kAtWave, first, last));
   }
 
-  Landing& landing(int turn, Where where) {
-    if (turn < 0 || turn >= kLandings) stop(where, "landing %d: there are at most %d", turn, kLandings);
-    return landings_[turn];
+  Landing& landing(int byte, Where where) {
+    Landing* found = landings_.find(byte);
+    if (found == nullptr) stop(where, "no landing was made at byte %d of LDS", byte);
+    return *found;
   }
 
-  static void settle(Landing& at) {
-    if (at.spoken < at.speakers || at.due != 0) return;
-    at.spoken = 0;
-    ++at.rounds;
+  bool is_over(const Thread& waiting) const {
+    if (waiting.state == State::kAtLanding) return waiting.landing->rounds.over > waiting.round;
+    return waiting.state == State::kAtName && named_[waiting.name].rounds.over > waiting.round;
   }
 
-  // Lets threads go on whose landing is over. Where some wait for one that will never be, a fault.
-  bool pass_landings() {
-    int waiting = -1;
+  // Lets threads go on whose landing or named barrier is over, and groups that have met.
+  bool pass_waiting() {
     bool passed = false;
-    for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
-      if (threads_[i].state != State::kAtLanding) continue;
-      if (landings_[threads_[i].landing].rounds > threads_[i].round) {
-        threads_[i].state = State::kReady;
-        passed = true;
-      } else if (waiting < 0) {
-        waiting = i;
+    const int count = static_cast<int>(threads_.size());
+    for (Thread& each : threads_) {
+      if (!is_over(each)) continue;
+      each.state = State::kReady;
+      passed = true;
+    }
+    for (int first = 0; first + kGroupThreads <= count && first < kMostGroups * kGroupThreads;
+         first += kGroupThreads) {
+      if (!all_wait(State::kAtGroup, first, first + kGroupThreads)) continue;
+      for (int i = first; i < first + kGroupThreads; ++i) threads_[i].state = State::kReady;
+      ++group_meetings[first / kGroupThreads];
+      passed = true;
+    }
+    return passed;
+  }
+
+  // A fault where some wait for what will never be.
+  bool stuck() {
+    constexpr State kWaits[] = {State::kAtLanding, State::kAtName, State::kAtGroup, State::kAtWave};
+    for (const State state : kWaits) {
+      for (int i = 0; i < static_cast<int>(threads_.size()); ++i) {
+        if (threads_[i].state == state) return never(i);
       }
     }
-    if (passed || waiting < 0) return passed;
-    const Landing& at = landings_[threads_[waiting].landing];
-    begin_fault(waiting, threads_[waiting].where);
-    fault.message.add("landing %d never is over: %d of %d have spoken, %d bytes are due",
-                      threads_[waiting].landing, at.spoken, at.speakers, static_cast<int>(at.due));
     return false;
+  }
+
+  bool never(int waiting) {
+    const Thread& thread = threads_[waiting];
+    if (thread.state == State::kAtGroup || thread.state == State::kAtWave) {
+      const int size = thread.state == State::kAtGroup ? kGroupThreads : kWaveLanes;
+      int other = waiting / size * size;
+      while (waits_with(threads_[other], thread.state, thread)) ++other;
+      diverged(waiting, other);
+      return true;
+    }
+    begin_fault(waiting, thread.where);
+    if (thread.state == State::kAtLanding) {
+      const Landing& at = *thread.landing;
+      fault.message.add("landing %d never is over: %d of %d have spoken, %d bytes are due", at.turn,
+                        at.spoken, at.speakers, static_cast<int>(at.due));
+    } else {
+      const NamedBarrier& at = named_[thread.name];
+      fault.message.add("%s never is over: %d of %d threads have come", thread.word, at.come, at.threads);
+    }
+    return true;
   }
 
   bool pass_barrier() {
@@ -222,23 +248,25 @@ class Machine {
   }
 
   // Lets threads first .. last - 1 go on if all of them wait in this state at one word. False if none
-  // does; a fault if they differ.
+  // does, or others may come yet; a fault if they differ.
   bool pass(State state, int first, int last) {
     int waiting = first;
     while (waiting < last && threads_[waiting].state != state) ++waiting;
     if (waiting == last) return false;
     for (int i = first; i < last; ++i) {
-      if (threads_[i].state == state && same_wait(threads_[i], threads_[waiting])) continue;
-      return diverged(waiting, i);
+      if (waits_with(threads_[i], state, threads_[waiting])) continue;
+      return !may_go_on(threads_[i]) && diverged(waiting, i);
     }
     for (int i = first; i < last; ++i) threads_[i].state = State::kReady;
     if (state == State::kAtWave) ++waves_[first / kWaveLanes].syncs;
     return true;
   }
 
-  static bool same_wait(const Thread& a, const Thread& b) {
-    return a.where.line == b.where.line && strcmp(a.word, b.word) == 0 &&
-           strcmp(a.where.file, b.where.file) == 0;
+  bool all_wait(State state, int first, int last) {
+    for (int i = first; i < last; ++i) {
+      if (!waits_with(threads_[i], state, threads_[first])) return false;
+    }
+    return true;
   }
 
   bool diverged(int at, int elsewhere) {
@@ -260,7 +288,8 @@ class Machine {
   const void* data_ = nullptr;
   Array<Thread> threads_;
   Array<Wave> waves_;
-  Landing landings_[kLandings] = {};
+  LandingTable landings_;
+  NamedBarrier named_[NamedBarrier::kMost];
   Fibre scheduler_{};
   char* stacks_ = nullptr;
   int capacity_ = 0;  // threads that have a stack

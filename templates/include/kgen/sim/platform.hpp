@@ -56,6 +56,7 @@ inline void wave_sync(Where where = here()) {
   const uint32_t orders = wave.orders;
   sim::machine().wait(sim::State::kAtWave, "wave_sync", where);
   wave.orders = orders + 1;
+  sim::machine().share_in_wave();
 }
 
 // Blocks run one after another here: what one wrote is there for the next.

@@ -1,0 +1,179 @@
+// Products of groups on NVIDIA: wgmma, for which a group is a warpgroup.
+#pragma once
+
+namespace kgen {
+
+// Keeps the compiler from moving what is done with a register across this point.
+KGEN_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
+KGEN_DEVICE void pin(uint32_t& word) { asm volatile("" : "+r"(word)::"memory"); }
+
+template <int N>
+struct GroupSums {
+  float values[N / 2];
+
+  KGEN_DEVICE float& at(int e) { return values[e]; }
+  KGEN_DEVICE float at(int e) const { return values[e]; }
+};
+
+template <int N>
+KGEN_DEVICE void pin(GroupSums<N>& sums) {
+  KGEN_UNROLL
+  for (int e = 0; e < N / 2; ++e) pin(sums.values[e]);
+}
+template <typename T>
+KGEN_DEVICE void pin(Vec<T, 8>& operand) {
+  uint4 words = bits::cast<uint4>(operand);
+  pin(words.x), pin(words.y), pin(words.z), pin(words.w);
+  operand = bits::cast<Vec<T, 8>>(words);
+}
+template <typename T, int Count>
+KGEN_DEVICE void pin(Vec<T, 8> (&operands)[Count]) {
+  KGEN_UNROLL
+  for (int i = 0; i < Count; ++i) pin(operands[i]);
+}
+
+// The descriptor of an operand: in units of 16 bytes where it begins, how far panels and groups of 8 rows are
+// apart; and that its rows are swizzled over 128 bytes.
+KGEN_DEVICE uint64_t descriptor(unsigned address, unsigned panel_bytes) {
+  constexpr uint64_t kGroupOfRows = 1024 / 16, kSwizzled = 1;
+  return (address & 0x3ffff) >> 4 | static_cast<uint64_t>(panel_bytes >> 4) << 16 | kGroupOfRows << 32 |
+         kSwizzled << 62;
+}
+
+template <typename T>
+struct RowsOperand {
+  static constexpr int kColumns = 0;
+  uint64_t words;
+};
+template <typename T>
+struct ColumnsOperand {
+  static constexpr int kColumns = 1;
+  uint64_t words;
+};
+
+template <typename T>
+KGEN_DEVICE RowsOperand<T> rows_at(const LdsArray<T>& array, int at) {
+  return {descriptor(array.address(at), 16)};
+}
+template <typename T>
+KGEN_DEVICE ColumnsOperand<T> columns_at(const LdsArray<T>& array, int at, int panel) {
+  return {descriptor(array.address(at), panel * static_cast<int>(sizeof(T)))};
+}
+
+template <typename... Kept>
+KGEN_DEVICE void products_begin(Kept&... kept) {
+  (pin(kept), ...);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+KGEN_DEVICE void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Left, typename... Kept>
+KGEN_DEVICE void products_wait(Kept&... kept) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
+  (pin(kept), ...);
+}
+
+// The sums as operands of an instruction, 8 by 8, and their names in its text.
+#define KGEN_SUMS_8(i)                                                                                \
+  "+f"(sums.values[i]), "+f"(sums.values[i + 1]), "+f"(sums.values[i + 2]), "+f"(sums.values[i + 3]), \
+      "+f"(sums.values[i + 4]), "+f"(sums.values[i + 5]), "+f"(sums.values[i + 6]), "+f"(sums.values[i + 7])
+#define KGEN_SUMS_16(i) KGEN_SUMS_8(i), KGEN_SUMS_8(i + 8)
+#define KGEN_SUMS_32(i) KGEN_SUMS_16(i), KGEN_SUMS_16(i + 16)
+#define KGEN_SUMS_40(i) KGEN_SUMS_32(i), KGEN_SUMS_8(i + 32)
+#define KGEN_SUMS_48(i) KGEN_SUMS_32(i), KGEN_SUMS_16(i + 32)
+#define KGEN_SUMS_64(i) KGEN_SUMS_32(i), KGEN_SUMS_32(i + 32)
+#define KGEN_SUMS_80(i) KGEN_SUMS_64(i), KGEN_SUMS_16(i + 64)
+#define KGEN_SUMS_96(i) KGEN_SUMS_64(i), KGEN_SUMS_32(i + 64)
+#define KGEN_SUMS_128(i) KGEN_SUMS_64(i), KGEN_SUMS_64(i + 64)
+#define KGEN_NAMES_32                                                      \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define KGEN_NAMES_40 \
+  KGEN_NAMES_32       \
+  ", "                \
+  "%32, %33, %34, %35, %36, %37, %38, %39"
+#define KGEN_NAMES_48 \
+  KGEN_NAMES_40       \
+  ", "                \
+  "%40, %41, %42, %43, %44, %45, %46, %47"
+#define KGEN_NAMES_64 \
+  KGEN_NAMES_48       \
+  ", "                \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define KGEN_NAMES_80 \
+  KGEN_NAMES_64       \
+  ", "                \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define KGEN_NAMES_96 \
+  KGEN_NAMES_80       \
+  ", "                \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define KGEN_NAMES_128                                                                           \
+  KGEN_NAMES_96                                                                                  \
+  ", "                                                                                           \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+#define KGEN_INPUT(i) "%" #i
+// D = A B (+ D), of M rows from shared memory and from registers: count is that of a thread's sums, and the
+// operands behind these have the numbers i0 and following.
+#define KGEN_GROUP_PRODUCT(columns, count, T, type, i0, i1, i2, i3, i4, i5, i6)                         \
+  template <typename B>                                                                                 \
+  KGEN_DEVICE void multiply(GroupSums<columns>& sums, const RowsOperand<T>& a, const B& b, bool more) { \
+    asm volatile(                                                                                    \
+        "{\n.reg .pred more;\nsetp.ne.b32 more, " KGEN_INPUT(i2)                                      \
+        ", 0;\n"                                                                                     \
+        "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" KGEN_NAMES_##count  \
+        "}, " KGEN_INPUT(i0) ", " KGEN_INPUT(i1) ", more, 1, 1, 0, " KGEN_INPUT(i3) ";\n}"             \
+        : KGEN_SUMS_##count(0)                                                                       \
+        : "l"(a.words), "l"(b.words), "r"(static_cast<int>(more)), "n"(B::kColumns)                  \
+        : "memory");  \
+  }                                                                                                     \
+  template <typename B>                                                                                 \
+  KGEN_DEVICE void multiply(GroupSums<columns>& sums, const Vec<T, 8>& a, const B& b, bool more) {      \
+    const uint4 words = bits::cast<uint4>(a);                                                           \
+    asm volatile(                                                                                    \
+        "{\n.reg .pred more;\nsetp.ne.b32 more, " KGEN_INPUT(i5)                                      \
+        ", 0;\n"                                                                                     \
+        "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" KGEN_NAMES_##count  \
+        "}, {" KGEN_INPUT(i0) ", " KGEN_INPUT(i1) ", " KGEN_INPUT(i2) ", " KGEN_INPUT(i3)            \
+        "}, " KGEN_INPUT(i4) ", more, 1, 1, " KGEN_INPUT(i6) ";\n}"                                   \
+        : KGEN_SUMS_##count(0)                                                                       \
+        : "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w), "l"(b.words),                      \
+          "r"(static_cast<int>(more)), "n"(B::kColumns)                                              \
+        : "memory");  \
+  }
+#define KGEN_GROUP_PRODUCTS(columns, count, ...)              \
+  KGEN_GROUP_PRODUCT(columns, count, f16, "f16", __VA_ARGS__) \
+  KGEN_GROUP_PRODUCT(columns, count, bf16, "bf16", __VA_ARGS__)
+KGEN_GROUP_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
+KGEN_GROUP_PRODUCTS(80, 40, 40, 41, 42, 43, 44, 45, 46)
+KGEN_GROUP_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)
+KGEN_GROUP_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
+KGEN_GROUP_PRODUCTS(160, 80, 80, 81, 82, 83, 84, 85, 86)
+KGEN_GROUP_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
+KGEN_GROUP_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
+
+KGEN_DEVICE void engine_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Named barriers: 0 is that of the block.
+constexpr int kGroupBarriers = 1, kTurnBarriers = 8;
+KGEN_DEVICE void group_sync() {
+  asm volatile("bar.sync %0, %1;" ::"r"(kGroupBarriers + thread_id() / kGroup), "n"(kGroup) : "memory");
+}
+KGEN_DEVICE void wait_turn(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(kTurnBarriers + group), "n"(2 * kGroup) : "memory");
+}
+KGEN_DEVICE void pass_turn(int group) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(kTurnBarriers + group), "n"(2 * kGroup) : "memory");
+}
+
+template <int N>
+KGEN_DEVICE void registers_give() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N>
+KGEN_DEVICE void registers_take() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+}  // namespace kgen
