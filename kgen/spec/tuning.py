@@ -17,7 +17,7 @@ from kgen.tuning import Range, TunedClass, TuningTable
 RULE = "rule"
 """What stands under `use` where the operator's own rules were not beaten."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_HEAD = "# Written by `kgen tune`; docs/benchmarks.md says how to read it.\n"
+_HEAD = "# Written by `kgen tune`; docs/benchmarks/README.md says how to read it.\n"
 
 
 def read_tuning(node: Node, ops: Mapping[str, OpSpec], name: str, found: Collector) -> TuningTable:

@@ -10,11 +10,11 @@ SCORES = ["softcap", "alibi", "document"]
 
 @pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 @pytest.mark.parametrize("named", [*SCORES, "sinks"])
-@pytest.mark.parametrize("head_dim", [64, 256])  # by matrix instructions, and by teams of lanes
-def test_masked_decode_for_nvidia_spills_nothing(head_dim, named):
-    params = {"dtype": "bf16", "block_size": 16, "layout": "bshd", "reuse_kv_times": 4, "partition_size": 512}
+@pytest.mark.parametrize(("head_dim", "dtype"), [(64, "bf16"), (128, "f16"), (128, "f32")])  # f32: by teams of lanes
+def test_masked_decode_for_nvidia_spills_nothing(head_dim, dtype, named):
+    params = {"dtype": dtype, "block_size": 16, "layout": "bshd", "reuse_kv_times": 4, "partition_size": 512}
     made = variant("sm_90", head_dim=head_dim, variant=named, **params)
-    assert made.lets["matrix"] == (head_dim == 64) and not made.lets["allow_spill"]
+    assert made.lets["matrix"] == (dtype != "f32") and not made.lets["allow_spill"]
     resources = built(made).resources
     assert resources["spills"] == resources["scratch_bytes"] == 0
     assert resources["registers"] <= made.lets["registers"]
@@ -35,10 +35,11 @@ def test_masked_decode_for_amd_multiplies_by_matrix_out_of_registers(arch, named
 
 
 def test_registers_for_pairs_are_planned_up_to_what_there_is():
-    params = {"dtype": "bf16", "head_dim": 256, "block_size": 16, "layout": "bshd", "partition_size": 512}
-    plain = variant("sm_90", reuse_kv_times=4, **params)
-    bent = variant("sm_90", reuse_kv_times=4, variant="softcap", **params)
+    params = {"head_dim": 128, "block_size": 16, "layout": "bshd", "partition_size": 512}
+    plain = variant("sm_90", dtype="f32", reuse_kv_times=5, **params)
+    bent = variant("sm_90", dtype="f32", reuse_kv_times=5, variant="softcap", **params)
     assert bent.lets["registers"] == plain.lets["registers"] + 24
     assert (plain.lets["blocks"], bent.lets["blocks"]) == (2, 1)
-    most = variant("sm_90", reuse_kv_times=8, variant="softcap", **params)
+    wide = {**params, "head_dim": 256}
+    most = variant("sm_90", dtype="bf16", reuse_kv_times=8, variant="softcap", **wide)
     assert most.lets["registers"] == most.target.registers == 255 and most.lets["allow_spill"]

@@ -55,7 +55,8 @@ def test_decode_and_combine_take_what_was_planned(arch, dtype, head_dim):
 def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, head_dim):
     entry = built(decode(arch, dtype, head_dim))
     found = census(inner_loop(entry, entry.symbol, "nvidia").own, "nvidia")
-    assert found["matrix"] == head_dim // 8 + head_dim // 8  # products of 16 x 8 x 16: scores, then values
+    # Products of 16 x 8 x 16, 16 tokens by 8 query rows and 16 dims by 8 rows: scores, then values.
+    assert found["matrix"] == head_dim // 16 + head_dim // 16
     assert found["load_16"] == head_dim // 8  # 16 tokens of keys and of values, 32 lanes a load
     assert found["load_narrow"] == 1  # the next entry of the block table
     assert not found.keys() & {"scratch", "lds", "barrier"}
