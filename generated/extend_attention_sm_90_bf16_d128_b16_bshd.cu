@@ -562,12 +562,11 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         weigh(tile);
         round_weights();
         if (busy == kTeams && team == kTeams - 1) kgen::pass_turn(0);
+        int next_turn = kStages == 1 ? 0 : 1, next_round = kStages == 1 ? 1 : 0;
+        keys_here.wait(next_turn, next_round);
+        tile = notes.load<4>(4 * next_turn);
         KGEN_NO_UNROLL
-        for (;;) {
-          const int next_turn = turn == kStages - 1 ? 0 : turn + 1, next_round = turn == kStages - 1 ? round + 1 : round;
-          keys_here.wait(next_turn, next_round);
-          tile = notes.load<4>(4 * next_turn);
-          if (!is_tile(tile)) break;
+        while (is_tile(tile)) {
           if (busy == kTeams) kgen::wait_turn(team);
           ask_for_scores(next_turn);
           values_here.wait(turn, round);
@@ -576,15 +575,21 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           kgen::products_wait<1>(scores);
           keys_left.leave(next_turn);
           weigh(tile);
+          const int left = turn;
+          turn = next_turn;
+          round = next_round;
+          next_turn = turn == kStages - 1 ? 0 : turn + 1;
+          next_round = turn == kStages - 1 ? round + 1 : round;
+          keys_here.wait(next_turn, next_round);
+          tile = notes.load<4>(4 * next_turn);
+          kgen::before_waiting(state[0].sum + state[1].sum);  // the weights, that is
           kgen::products_wait<0>(sums, weights);
-          values_left.leave(turn);
+          values_left.leave(left);
           if (outgrown) {
             KGEN_UNROLL
             for (int e = 0; e < kHeadDim / 2; ++e) sums.at(e) *= factor[slot_of(e)];
           }
           round_weights();
-          turn = next_turn;
-          round = next_round;
         }
         values_here.wait(turn, round);
         ask_for_values(turn);
@@ -598,24 +603,36 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         if (faults.load(w) != 0) poison = __builtin_nanf("");
       }
 
-      // The lanes that share a row meet, and write it. Registers next to one another hold dims next to one another.
+      // The lanes that share a row meet. Outputs go where the team's queries were, and from there row by row.
       const auto out = out_of(a);
       const auto lse = lse_of(a);
+      kgen::group_sync();
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
         const RowState seen = {state[slot].max, kgen::lanes_sum<1, 4>(state[slot].sum) + poison};
         const float normal = kgen::normaliser(seen);
-        const int row = first_row + wave * 16 + kgen::sums_row(lane, 2 * slot);
-        if (lane % 4 == 0 && row < row_count && lse.present()) {
-          lse.store((sequence.row + row / group) * a.lse_stride_row + kv_head * group + row % group,
+        const int row = wave % 4 * 16 + kgen::sums_row(lane, 2 * slot);
+        if (lane % 4 == 0 && team_row + row < row_count && lse.present()) {
+          lse.store((sequence.row + (team_row + row) / group) * a.lse_stride_row + kv_head * group + (team_row + row) % group,
                     kgen::natural_lse(seen));
         }
-        const int64_t at = (sequence.row + row / group) * a.out_stride_row + (kv_head * group + row % group) * a.out_stride_head;
         KGEN_UNROLL
         for (int e = 2 * slot; e < kHeadDim / 2; e += 4) {
           const Vec<float, 2> part = {{sums.at(e) * normal, sums.at(e + 1) * normal}};
-          if (row < row_count) out.store(at + kgen::sums_column(lane, e), kgen::from_float<Element>(part));
+          const int dim = kgen::sums_column(lane, e);
+          queries.store(team * kRows * kHeadDim + kgen::in_box<kRows>(row, dim % 16, dim / 16 * 16), kgen::from_float<Element>(part));
         }
+      }
+      kgen::wave_sync();
+      KGEN_UNROLL
+      for (int i = 0; i < 16 * kChunks / kgen::kWave; ++i) {
+        const int piece = lane + i * kgen::kWave;
+        const int row = wave % 4 * 16 + piece / kChunks, dim = piece % kChunks * kVector;
+        if (team_row + row >= row_count) continue;
+        const auto part = queries.load<kVector>(team * kRows * kHeadDim + kgen::in_box<kRows>(row, dim % 16, dim / 16 * 16));
+        out.store<kVector>((sequence.row + (team_row + row) / group) * a.out_stride_row +
+                               (kv_head * group + (team_row + row) % group) * a.out_stride_head + dim,
+                           part);
       }
     }
   }
