@@ -18,7 +18,7 @@
 
 #include "kgen/arith.hpp"
 
-// A block takes 128 rows, each one head of one query, through the keys their mask leaves them, 128 keys at a time.
+// A block takes 128 rows, each one head of one query, through the keys their mask leaves them, 176 keys at a time.
 // Keys and values come into LDS as they are multiplied, for all of the block: some of its waves do nothing but bring
 // them, the others keep the outputs of their rows in registers.
 
@@ -66,7 +66,7 @@ using Element = kgen::bf16;
 constexpr int kThreads = 384;
 constexpr int kHeadDim = 128;
 constexpr int kBlockSize = 16;  // tokens in a page
-constexpr int kKeys = 128;  // keys of a tile
+constexpr int kKeys = 176;  // keys of a tile
 
 constexpr int kVector = 8;  // elements in 16 bytes
 constexpr int kChunks = kHeadDim / kVector;
@@ -99,7 +99,7 @@ constexpr int kNotesAt = kPlacesAt + 8 * kTileRows;
 constexpr int kLandingsAt = kNotesAt + 16 * kStages;
 constexpr int kFaultsAt = kLandingsAt + 8 * 4 * kStages;
 constexpr int kLdsBytes = kFaultsAt + 4 * kBringers;
-static_assert(kLdsBytes == 164976, "what was planned");
+static_assert(kLdsBytes == 214128, "what was planned");
 static_assert(kRows * kPanel % 512 == 0 && kKeys * kPanel % 512 == 0, "panels begin where products may");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
@@ -236,7 +236,7 @@ struct Segments {
 KGEN_DEVICE Segments segments_of([[maybe_unused]] const Variant& v, [[maybe_unused]] int64_t q_lo,
                                  [[maybe_unused]] int64_t q_hi, [[maybe_unused]] int64_t kv_end) {
   const int64_t keys_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_hi + 1));
-  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / 128 * 128;
+  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / 176 * 176;
   return {
       static_cast<int>(0), static_cast<int>(full_end),
       static_cast<int>(full_end), static_cast<int>(keys_end),
@@ -506,7 +506,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           find_rows();
           KGEN_UNROLL
           for (int e = 0; e < kKeys / 2; ++e) {
-            const int64_t kv = start_of(tile) + kgen::sums_column(lane, e);
+            const int64_t kv = static_cast<unsigned>(start_of(tile) + kgen::sums_column(lane, e));
             [[maybe_unused]] const int64_t q = where[slot_of(e)][0], head = where[slot_of(e)][1];
             if (!(kv < end && (kv <= q))) scores.at(e) = kgen::kMinusInfinity;
           }
