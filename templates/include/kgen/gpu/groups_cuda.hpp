@@ -73,8 +73,8 @@ KGEN_DEVICE void products_wait(Kept&... kept) {
   (pin(kept), ...);
 }
 
-// Waits move ahead of whatever they do not depend on, but not past a barrier: one of all lanes, which is not known
-// before `value` is.
+// Waits move ahead of whatever they do not depend on, but not past a barrier: one of all lanes, which is not
+// known before `value` is.
 KGEN_DEVICE void before_waiting(float value) {
   asm volatile("bar.warp.sync %0;" ::"r"(value < 0.0f ? 0u : 0xffffffffu) : "memory");
 }
