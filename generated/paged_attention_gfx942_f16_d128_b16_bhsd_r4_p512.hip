@@ -117,8 +117,8 @@ KGEN_DEVICE int query_row(int lane, int) { return lane % 16; }
 KGEN_DEVICE constexpr int query_slot(int) { return 0; }
 KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e; }
 KGEN_DEVICE int key_token(int lane, int) { return lane % 16; }
-KGEN_DEVICE constexpr int key_slot(int) { return 0; }
-KGEN_DEVICE constexpr int key_at(int step, int e) { return step * 4 + e; }
+[[maybe_unused]] KGEN_DEVICE constexpr int key_slot(int) { return 0; }
+[[maybe_unused]] KGEN_DEVICE constexpr int key_at(int step, int e) { return step * 4 + e; }
 KGEN_DEVICE int key_start(int lane) { return lane / 16 * 8; }
 // Weights: the score (kScores * tile + register) that becomes an element of an operand, where it is.
 KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
@@ -126,14 +126,14 @@ KGEN_DEVICE constexpr int moved_from(int, int e) { return e; }
 KGEN_DEVICE constexpr int out_slot(int) { return 0; }
 // Values: the tokens a lane reads, the first dim of them, and which of them a product takes for an output tile.
 KGEN_DEVICE int value_token(int lane, int, int e) { return lane / 16 * 4 + e; }
-KGEN_DEVICE constexpr int value_slot(int e) { return e; }
-KGEN_DEVICE constexpr int value_at(int tile, int) { return tile; }
+[[maybe_unused]] KGEN_DEVICE constexpr int value_slot(int e) { return e; }
+[[maybe_unused]] KGEN_DEVICE constexpr int value_at(int tile, int) { return tile; }
 KGEN_DEVICE int value_start(int lane) { return lane % 16 * 8; }
 // Output: a lane has kValueVector dims of a chunk, from out_dim on. Those of kOutColumns registers of a tile, of
 // which e is number 0, come before those of the next tile.
 [[maybe_unused]] constexpr int kOutColumns = 1;
 KGEN_DEVICE int out_dim(int lane, int e) { return lane / 16 * 32 + e * 8; }
-KGEN_DEVICE constexpr int out_register(int e, int) { return e; }
+[[maybe_unused]] KGEN_DEVICE constexpr int out_register(int e, int) { return e; }
 
 // S^T = K Q^T, then O^T = V^T P^T.
 KGEN_DEVICE Accumulator add_scores(const QueryOperand& query, const KeyOperand& key,

@@ -119,8 +119,8 @@ KGEN_DEVICE int query_row(int lane, int) { return lane / 4; }
 KGEN_DEVICE constexpr int query_slot(int) { return 0; }
 KGEN_DEVICE constexpr int query_at(int step, int e) { return step * 4 + e; }
 KGEN_DEVICE int key_token(int lane, int tile) { return lane / 4 + tile * 8; }
-KGEN_DEVICE constexpr int key_slot(int e) { return e / 2 % 2; }
-KGEN_DEVICE constexpr int key_at(int step, int e) { return step * 4 + e % 2 + e / 4 * 2; }
+[[maybe_unused]] KGEN_DEVICE constexpr int key_slot(int e) { return e / 2 % 2; }
+[[maybe_unused]] KGEN_DEVICE constexpr int key_at(int step, int e) { return step * 4 + e % 2 + e / 4 * 2; }
 KGEN_DEVICE int key_start(int lane) { return lane % 4 * 16; }
 // Weights: the score (kScores * tile + register) that becomes an element of an operand, once tiles are turned.
 KGEN_DEVICE constexpr int moved_from(int operand, int e) { return operand * 4 + e; }
@@ -128,14 +128,14 @@ KGEN_DEVICE constexpr int moved_from(int operand, int e) { return operand * 4 + 
 KGEN_DEVICE constexpr int out_slot(int e) { return e % 2; }
 // Values: the tokens a lane reads, the first dim of them, and which of them a product takes for an output tile.
 KGEN_DEVICE int value_token(int lane, int operand, int e) { return lane % 4 * 2 + operand * 16 + e % 2 + e / 2 * 8; }
-KGEN_DEVICE constexpr int value_slot(int e) { return e % 2 + e / 4 * 2; }
-KGEN_DEVICE constexpr int value_at(int tile, int e) { return tile * 2 + e / 2 % 2; }
+[[maybe_unused]] KGEN_DEVICE constexpr int value_slot(int e) { return e % 2 + e / 4 * 2; }
+[[maybe_unused]] KGEN_DEVICE constexpr int value_at(int tile, int e) { return tile * 2 + e / 2 % 2; }
 KGEN_DEVICE int value_start(int lane) { return lane / 4 * 16; }
 // Output: a lane has kValueVector dims of a chunk, from out_dim on. Those of kOutColumns registers of a tile, of
 // which e is number 0, come before those of the next tile.
 [[maybe_unused]] constexpr int kOutColumns = 2;
 KGEN_DEVICE int out_dim(int lane, int) { return lane / 4 * 16; }
-KGEN_DEVICE constexpr int out_register(int e, int i) { return e % 2 + i * 2; }
+[[maybe_unused]] KGEN_DEVICE constexpr int out_register(int e, int i) { return e % 2 + i * 2; }
 
 // S^T = K Q^T, then O^T = V^T P^T.
 KGEN_DEVICE Accumulator add_scores(const QueryOperand& query, const KeyOperand& key,
