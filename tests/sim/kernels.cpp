@@ -4,6 +4,7 @@
 #include "kgen/gpu/dialect.hpp"
 
 #include "kgen/gpu/boxes.hpp"
+#include "kgen/gpu/groups.hpp"
 
 struct Args {
   int64_t abi, words, error, data, count;
@@ -287,7 +288,8 @@ KERNEL(brings_a_box) {  // rows 16 to 31, and behind them what an own wave store
     }
     if (kgen::wave_id() == 1) {
       for (int i = kgen::lane_id(); i < 1024; i += kgen::kWave) it.halves.store(4096 + i, kgen::from_float<kgen::f16>(1.0f));
-      it.landings.tell(round);
+      kgen::engine_fence();
+      it.landings.leave(round);
     }
     it.landings.wait(round, 0);
     kgen::block_sync();

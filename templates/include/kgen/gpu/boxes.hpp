@@ -6,15 +6,15 @@
 //   boxes.bring(to, at, landings, turn, row, head, block, panel)
 //                                      one box, from element `at` of a shared array on, a multiple of 1024
 //                                      bytes. One lane asks for it. panel: its first
-//   in_box<Rows>(row, start, step)     where 16 bytes of 16-bit elements lie in a box, those from dim start +
-//                                      step on; start is 0 or 8, step a multiple of 16
+//   in_box<Rows>(row, start, step)     where 16-bit elements lie in a box, those from dim start + step to the
+//   next
+//                                      multiple of 8; start is below 16, step a multiple of 16
 //   Landings landings(words)           what has come: a word of LDS for each turn
 //   landings.make(turns, speakers)     by one thread, before the block meets
 //   landings.expect(turn, bytes)       a speaker, for its wave: so many bytes are under way
-//   landings.tell(turn)                the same of a wave that has stored its share by itself; all lanes
-//   landings.leave(turn)               the same of a wave that brings nothing, but has read or multiplied
-//   what
-//                                      was there
+//   landings.leave(turn)               the same of a wave that brings nothing: it has read or multiplied what
+//   was
+//                                      there, or stored its share by itself; all lanes
 //   landings.wait(turn, round)         until every speaker has spoken, and what it expects is there, for the
 //                                      round-th time since 0; -1 is over from the start
 //
@@ -57,10 +57,6 @@ class Landings {
   int byte(int turn) const { return words_.byte(turn); }
   void arrive(int turn, int bytes, Where where) const {
     sim::machine().land(words_.byte(turn), bytes, where);
-  }
-  void tell(int turn, Where where = here()) const {
-    sim::machine().tell_engine();
-    leave(turn, where);
   }
   void leave(int turn, Where where = here()) const {
     wave_sync(where);
@@ -136,11 +132,6 @@ class Landings {
   KGEN_DEVICE void expect(int turn, int bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address(turn)), "r"(bytes)
                  : "memory");
-  }
-  // Later boxes come by the engine: it must find what the lanes have stored done.
-  KGEN_DEVICE void tell(int turn) const {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    leave(turn);
   }
   KGEN_DEVICE void leave(int turn) const {
     wave_sync();

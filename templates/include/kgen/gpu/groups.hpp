@@ -18,6 +18,9 @@
 //   products_commit()                  what was asked for since the last is a batch
 //   products_wait<Left>(kept...)       until only the last Left batches are under way; these registers, of
 //                                      the others, are the lanes' own again
+//   before_waiting(value)              a sum of a lane, at least 0, and what it is made of are computed
+//   before
+//                                      the next products_wait, which compilers else put ahead of them
 //   engine_fence()                     what this thread has stored into shared memory is there for products
 //                                      and the copy engine, of those that learn of it afterwards
 //   group_sync()                       barrier of a group; orders shared memory

@@ -33,11 +33,12 @@ KGEN_DEVICE void pin(Vec<T, 8> (&operands)[Count]) {
 }
 
 // The descriptor of an operand: in units of 16 bytes where it begins, how far panels and groups of 8 rows are
-// apart; and that its rows are swizzled over 128 bytes.
-KGEN_DEVICE uint64_t descriptor(unsigned address, unsigned panel_bytes) {
+// apart; and that its rows are swizzled over 128 bytes. Operands of an array differ by a sum alone.
+template <typename T>
+KGEN_DEVICE uint64_t descriptor(const LdsArray<T>& array, int at, unsigned panel_bytes) {
   constexpr uint64_t kGroupOfRows = 1024 / 16, kSwizzled = 1;
-  return (address & 0x3ffff) >> 4 | static_cast<uint64_t>(panel_bytes >> 4) << 16 | kGroupOfRows << 32 |
-         kSwizzled << 62;
+  const unsigned place = (array.address(0) >> 4) + static_cast<unsigned>(at) * sizeof(T) / 16;
+  return place | static_cast<uint64_t>(panel_bytes >> 4) << 16 | kGroupOfRows << 32 | kSwizzled << 62;
 }
 
 template <typename T>
@@ -53,11 +54,11 @@ struct ColumnsOperand {
 
 template <typename T>
 KGEN_DEVICE RowsOperand<T> rows_at(const LdsArray<T>& array, int at) {
-  return {descriptor(array.address(at), 16)};
+  return {descriptor(array, at, 16)};
 }
 template <typename T>
 KGEN_DEVICE ColumnsOperand<T> columns_at(const LdsArray<T>& array, int at, int panel) {
-  return {descriptor(array.address(at), panel * static_cast<int>(sizeof(T)))};
+  return {descriptor(array, at, panel * static_cast<unsigned>(sizeof(T)))};
 }
 
 template <typename... Kept>
@@ -72,6 +73,12 @@ KGEN_DEVICE void products_wait(Kept&... kept) {
   (pin(kept), ...);
 }
 
+// Waits move ahead of whatever they do not depend on, but not past a barrier: one of all lanes, which is not
+// known before `value` is.
+KGEN_DEVICE void before_waiting(float value) {
+  asm volatile("bar.warp.sync %0;" ::"r"(value < 0.0f ? 0u : 0xffffffffu) : "memory");
+}
+
 // The sums as operands of an instruction, 8 by 8, and their names in its text.
 #define KGEN_SUMS_8(i)                                                                                \
   "+f"(sums.values[i]), "+f"(sums.values[i + 1]), "+f"(sums.values[i + 2]), "+f"(sums.values[i + 3]), \
@@ -79,9 +86,9 @@ KGEN_DEVICE void products_wait(Kept&... kept) {
 #define KGEN_SUMS_16(i) KGEN_SUMS_8(i), KGEN_SUMS_8(i + 8)
 #define KGEN_SUMS_32(i) KGEN_SUMS_16(i), KGEN_SUMS_16(i + 16)
 #define KGEN_SUMS_40(i) KGEN_SUMS_32(i), KGEN_SUMS_8(i + 32)
-#define KGEN_SUMS_48(i) KGEN_SUMS_32(i), KGEN_SUMS_16(i + 32)
+#define KGEN_SUMS_56(i) KGEN_SUMS_40(i), KGEN_SUMS_16(i + 40)
 #define KGEN_SUMS_64(i) KGEN_SUMS_32(i), KGEN_SUMS_32(i + 32)
-#define KGEN_SUMS_80(i) KGEN_SUMS_64(i), KGEN_SUMS_16(i + 64)
+#define KGEN_SUMS_88(i) KGEN_SUMS_64(i), KGEN_SUMS_16(i + 64), KGEN_SUMS_8(i + 80)
 #define KGEN_SUMS_96(i) KGEN_SUMS_64(i), KGEN_SUMS_32(i + 64)
 #define KGEN_SUMS_128(i) KGEN_SUMS_64(i), KGEN_SUMS_64(i + 64)
 #define KGEN_NAMES_32                                                      \
@@ -91,22 +98,23 @@ KGEN_DEVICE void products_wait(Kept&... kept) {
   KGEN_NAMES_32       \
   ", "                \
   "%32, %33, %34, %35, %36, %37, %38, %39"
-#define KGEN_NAMES_48 \
+#define KGEN_NAMES_56 \
   KGEN_NAMES_40       \
   ", "                \
-  "%40, %41, %42, %43, %44, %45, %46, %47"
+  "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55"
 #define KGEN_NAMES_64 \
-  KGEN_NAMES_48       \
+  KGEN_NAMES_56       \
   ", "                \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define KGEN_NAMES_80 \
-  KGEN_NAMES_64       \
-  ", "                \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+  "%56, %57, %58, %59, %60, %61, %62, %63"
+#define KGEN_NAMES_88                                                      \
+  KGEN_NAMES_64                                                            \
+  ", "                                                                     \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, " \
+  "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87"
 #define KGEN_NAMES_96 \
-  KGEN_NAMES_80       \
+  KGEN_NAMES_88       \
   ", "                \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+  "%88, %89, %90, %91, %92, %93, %94, %95"
 #define KGEN_NAMES_128                                                                           \
   KGEN_NAMES_96                                                                                  \
   ", "                                                                                           \
@@ -147,9 +155,9 @@ KGEN_DEVICE void products_wait(Kept&... kept) {
   KGEN_GROUP_PRODUCT(columns, count, bf16, "bf16", __VA_ARGS__)
 KGEN_GROUP_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
 KGEN_GROUP_PRODUCTS(80, 40, 40, 41, 42, 43, 44, 45, 46)
-KGEN_GROUP_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)
+KGEN_GROUP_PRODUCTS(112, 56, 56, 57, 58, 59, 60, 61, 62)
 KGEN_GROUP_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
-KGEN_GROUP_PRODUCTS(160, 80, 80, 81, 82, 83, 84, 85, 86)
+KGEN_GROUP_PRODUCTS(176, 88, 88, 89, 90, 91, 92, 93, 94)
 KGEN_GROUP_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
 KGEN_GROUP_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 

@@ -211,6 +211,8 @@ void products_wait(A& a, B& b, Where where = here()) {
   sim::end(b, where);
 }
 
+inline void before_waiting(float) {}
+
 inline void engine_fence() { sim::machine().tell_engine(); }
 inline void group_sync(Where where = here()) {
   sim::machine().meet(1 + sim::group_id(), kGroup, "group_sync", where);

@@ -2,37 +2,13 @@
 // a fault is found at the same place each time.
 #pragma once
 
-#include "kgen/sim/threads.hpp"
+#include "kgen/sim/running.hpp"
 
 namespace kgen::sim {
 
-class Machine {
+class Machine : public Running {
  public:
-  const char* kernel = "";
-  Dim grid{1, 1, 1};
-  Dim block{0, 0, 0};        // the one that runs
-  int current = 0;           // the thread that runs
-  uint32_t serial = 0;       // of the block, over all launches
-  uint32_t epoch = 0;        // of barriers, likewise: accesses in one epoch are not ordered by a barrier
-  uint32_t first_epoch = 0;  // of the block
-  uint32_t turn = 0;         // of waves, likewise: from one meeting of a wave to its next
-  uint32_t group_meetings[kMostGroups] = {};  // likewise, of each group
-  int64_t blocks_run = 0;
-  Fault fault{};
-
-  ~Machine() { release(); }
-
-  // Gives the stacks back: with their guards they are two mappings a thread, of which a process has only so
-  // many for all the kernels it has loaded.
-  void release() {
-    if (stacks_ != nullptr) munmap(stacks_, capacity_ * kStackBytes);
-    stacks_ = nullptr;
-    capacity_ = 0;
-  }
-
-  int lane() const { return current % kWaveLanes; }
-  Wave& wave() { return wave_of(current); }
-  Wave& wave_of(int thread) { return waves_[thread / kWaveLanes]; }
+  void release() { stacks_.release(); }
 
   // Runs one block of `count` threads, each `body(data)`, to its end or its first fault.
   void run_block(int count, void (*body)(const void*), const void* data) {
@@ -43,15 +19,6 @@ class Machine {
       for (int first = 0; first < count && !fault.found; first += kWaveLanes) run_wave(first);
     } while (!fault.found && (pass_waiting() || (!stuck() && pass_barrier())));
     ++blocks_run;
-  }
-
-  // The running thread waits for its wave or its block, at `word`.
-  void wait(State state, const char* word, Where where) {
-    Thread& thread = threads_[current];
-    thread.state = state;
-    thread.word = word;
-    thread.where = where;
-    switch_fibre(thread.fibre, scheduler_);
   }
 
   // Landings: made, spoken for, landed and waited for. They are told by their word's place.
@@ -120,25 +87,11 @@ class Machine {
     clocks().share(first, first + kWaveLanes);
   }
 
-  // Stops the kernel at the running thread: nothing of it runs any more.
-  [[noreturn, gnu::format(printf, 3, 4)]] void stop(Where where, const char* format, ...) {
-    begin_fault(current, where);
-    va_list values;
-    va_start(values, format);
-    fault.message.add(format, values);
-    va_end(values);
-    switch_fibre(threads_[current].fibre, scheduler_);
-    __builtin_unreachable();
-  }
-
  private:
-  static constexpr size_t kStackBytes = 256 * 1024;
-  static constexpr size_t kGuardBytes = 4096;
-
   static void thread_main();
 
   void prepare(int count) {
-    if (count > capacity_) map_stacks(count);
+    stacks_.make(count);
     threads_.resize(count);
     waves_.resize((count + kWaveLanes - 1) / kWaveLanes);
     ++serial;
@@ -149,19 +102,8 @@ class Machine {
     for (int i = 0; i < count; ++i) {
       threads_[i].state = State::kReady;
       threads_[i].told = 0;
-      start_fibre(threads_[i].fibre, stacks_ + (i + 1) * kStackBytes, kStackBytes - kGuardBytes, thread_main);
+      start_fibre(threads_[i].fibre, stacks_.top(i), Stacks::kUsable, thread_main);
     }
-  }
-
-  // Address space only, until it is used; the lowest page of each stack is a guard.
-  void map_stacks(int count) {
-    release();
-    void* memory =
-        mmap(nullptr, count * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) out_of_memory("the stacks of a block");
-    stacks_ = static_cast<char*>(memory);
-    capacity_ = count;
-    for (int i = 0; i < count; ++i) mprotect(stacks_ + i * kStackBytes, kGuardBytes, PROT_NONE);
   }
 
   // Runs a wave until every lane waits at the block's barrier or has finished.
@@ -269,30 +211,10 @@ class Machine {
     return true;
   }
 
-  bool diverged(int at, int elsewhere) {
-    const Thread& other = threads_[elsewhere];
-    begin_fault(at, threads_[at].where);
-    fault.message.add("divergent %s: thread %d is at %s", threads_[at].word, elsewhere, other.word);
-    if (other.state != State::kDone) fault.message.add(", line %d", other.where.line);
-    return false;
-  }
-
-  void begin_fault(int thread, Where where) {
-    fault = {true, block.x + grid.x * (block.y + grid.y * block.z), thread, where.line, {}};
-    fault.message.add("%s:%d: %s, block (%d, %d, %d), thread %d (wave %d, lane %d): ", where.file, where.line,
-                      kernel, static_cast<int>(block.x), static_cast<int>(block.y), static_cast<int>(block.z),
-                      thread, thread / kWaveLanes, thread % kWaveLanes);
-  }
-
   void (*body_)(const void*) = nullptr;
   const void* data_ = nullptr;
-  Array<Thread> threads_;
-  Array<Wave> waves_;
   LandingTable landings_;
   NamedBarrier named_[NamedBarrier::kMost];
-  Fibre scheduler_{};
-  char* stacks_ = nullptr;
-  int capacity_ = 0;  // threads that have a stack
 };
 
 inline Machine the_machine;
