@@ -10,7 +10,7 @@ SCORES = ["softcap", "alibi", "document"]
 
 @pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 @pytest.mark.parametrize("named", [*SCORES, "sinks"])
-@pytest.mark.parametrize(("head_dim", "dtype"), [(64, "bf16"), (128, "f16"), (128, "f32")])  # f32: by teams of lanes
+@pytest.mark.parametrize(("head_dim", "dtype"), [(64, "bf16"), (128, "f16"), (128, "f32")])
 def test_masked_decode_for_nvidia_spills_nothing(head_dim, dtype, named):
     params = {"dtype": dtype, "block_size": 16, "layout": "bshd", "reuse_kv_times": 4, "partition_size": 512}
     made = variant("sm_90", head_dim=head_dim, variant=named, **params)

@@ -1,4 +1,4 @@
-"""Sums are rescaled only where a score outgrows them: whatever way scores go along a row, results stay right."""
+"""Sums are rescaled only where a score outgrows them: results stay right whatever way scores go."""
 
 import math
 
