@@ -29,7 +29,7 @@
 #include "kgen/gpu/matrix.hpp"
 #include "kgen/gpu/shares.hpp"
 
-// The argument block, version 1: 61 words. Strides count elements.
+// The argument block, version 1: 62 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -52,9 +52,9 @@ struct Args {
   int64_t arrivals, arrivals_stride_worker;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
-      max_shares, max_workers;
+      max_shares, max_workers, crowded;
 };
-static_assert(sizeof(Args) == 61 * sizeof(int64_t));
+static_assert(sizeof(Args) == 62 * sizeof(int64_t));
 
 namespace {
 
@@ -298,6 +298,13 @@ KGEN_DEVICE void prefetch_row(const Args& a, const Pass& pass, const Opening& ro
   }
 }
 
+// The tokens of a sequence that its query sees, none where its length cannot be.
+KGEN_DEVICE int seq_tokens(const Args& a, int seq) {
+  const int length = seq_lens_of(a).load(seq);
+  const int held = length < 0 || length > most_tokens(a) ? 0 : length;
+  return held;
+}
+
 // Even shares: see shares.hpp. A worker is a block; those of a head are kHeads blocks apart, so that blocks next to one
 // another have the same share of different heads.
 constexpr int kWorkers = 608;
@@ -324,20 +331,12 @@ struct Worker {
       : head(kgen::block_x() % heads_of(a)), number(kgen::block_x() / heads_of(a)), first(head * workers_of(a)) {}
 };
 
-// The tokens of a sequence, none where they cannot be.
-KGEN_DEVICE int held_tokens(const Args& a, int seq) {
-  const int length = seq_lens_of(a).load(seq);
-  return length < 0 || length > most_tokens(a) ? 0 : length;
-}
-
 // The places on the line of each sequence.
 struct Places {
   const Args& a;
 
   KGEN_DEVICE int operator()(int seq) const {
-    const int held = held_tokens(a, seq);
-    const int tokens = held;
-    return kRowCost + (tokens + kBlockTokens - 1) / kBlockTokens;
+    return kRowCost + (seq_tokens(a, seq) + kBlockTokens - 1) / kBlockTokens;
   }
 };
 

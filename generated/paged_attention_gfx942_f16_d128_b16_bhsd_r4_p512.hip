@@ -28,7 +28,7 @@
 #include "kgen/gpu/dialect.hpp"
 #include "kgen/gpu/matrix.hpp"
 
-// The argument block, version 1: 61 words. Strides count elements.
+// The argument block, version 1: 62 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -51,9 +51,9 @@ struct Args {
   int64_t arrivals, arrivals_stride_worker;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
-      max_shares, max_workers;
+      max_shares, max_workers, crowded;
 };
-static_assert(sizeof(Args) == 61 * sizeof(int64_t));
+static_assert(sizeof(Args) == 62 * sizeof(int64_t));
 
 namespace {
 
@@ -161,15 +161,12 @@ constexpr int kStatesCount = kWaves * kMergeRows * 2;
 constexpr int kStatesAt = kSumsCount * 4;
 constexpr int kLdsBytes = kStatesAt + kStatesCount * 4;
 
-// LDS of the kernel that combines parts: a team of threads reads one part at a time.
+// LDS of the kernel that combines parts, where the teams of a row meet.
 constexpr int kCombineThreads = 256;
-constexpr int kCombineWaves = kCombineThreads / kgen::kWave;
-constexpr int kTeams = kCombineThreads / kShares;
-constexpr int kTeamSumsCount = kTeams * kHeadDim;
-constexpr int kPartWeightsAt = kTeamSumsCount * 4;
-constexpr int kTeamWeightsAt = kPartWeightsAt + kCombineThreads * 4;
-constexpr int kTopsAt = kTeamWeightsAt + kTeams * 4;
-constexpr int kCombineBytes = kTopsAt + kCombineWaves * 4;
+constexpr int kCombineTeams = kCombineThreads / kShares;
+constexpr int kTeamSumsCount = kCombineTeams * kHeadDim;
+constexpr int kTeamStatesAt = kTeamSumsCount * 4;
+constexpr int kCombineBytes = kTeamStatesAt + kCombineTeams * 8;
 static_assert((kLdsBytes > kCombineBytes ? kLdsBytes : kCombineBytes) == 8320, "what was planned");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
@@ -230,8 +227,6 @@ KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
   return bad ? 0 : length;
 }
-
-KGEN_DEVICE int length_of(const Args& a, int seq, bool& bad) { return length_of(a, seq, seq_lens_of(a).load(seq), bad); }
 
 // What the block table says of a token within it.
 KGEN_DEVICE int entry_of(const Args& a, int seq, int token) {
@@ -299,6 +294,13 @@ KGEN_DEVICE Opening open_row(const Args& a, int seq, int first) {
     row.next_entry[w] = (token + kBlockTokens) / kBlockSize < a.max_pages ? entry_of(a, seq, token + kBlockTokens) : 0;
   }
   return row;
+}
+
+// The tokens of a sequence that its query sees, none where its length cannot be.
+KGEN_DEVICE int seq_tokens(const Args& a, int seq) {
+  const int length = seq_lens_of(a).load(seq);
+  const int held = length < 0 || length > most_tokens(a) ? 0 : length;
+  return held;
 }
 
 // The rows of a pass over part `part` of a sequence.
@@ -633,92 +635,68 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512(c
   attend(a, lds, kgen::block_y(), pass_of(a, kgen::block_x()), kgen::block_z());
 }
 
-// Merges the parts of the rows that have more than one. A block serves one query head of one sequence, as many
-// parts at a time as it has threads: each weighs one, then teams sum them, a share of 16 bytes a thread.
-KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512_combine(const Args a) {
-  constexpr int kFlight = 8;  // shares a thread reads at once
+// Merges the parts of the rows that have more than one. A team of threads reads a part at a time, a share of 16 bytes a
+// thread. Where rows are many, each has a team, and else a block.
+KGEN_KERNEL(kCombineThreads, 3) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512_combine(const Args a) {
+  constexpr int kFlight = 8;  // parts a thread reads at once
   const auto tmp_out = tmp_out_of(a);
   const auto max_logits = max_logits_of(a);
   const auto exp_sums = exp_sums_of(a);
   KGEN_LDS(lds, kCombineBytes);
   const auto team_sums = lds.array<float>(0, kTeamSumsCount);
-  const auto part_weights = lds.array<float>(kPartWeightsAt, kCombineThreads);
-  const auto team_weights = lds.array<float>(kTeamWeightsAt, kTeams);
-  const auto tops = lds.array<float>(kTopsAt, kCombineWaves);
+  const auto team_states = lds.array<float>(kTeamStatesAt, 2 * kCombineTeams);
 
-  const int head = kgen::block_x();
-  const int seq = kgen::block_y();
-  bool bad;
-  const int parts = parts_of(length_of(a, seq, bad));
-  if (parts <= 1) return;
+  const int team = kgen::thread_id() / kShares;
+  const int dim = kgen::thread_id() % kShares * kShare;  // the first of this thread's share
+  const int together = a.crowded != 0 ? 1 : kCombineTeams;  // teams of a row
+  const int row = a.crowded != 0 ? kgen::block_x() * kCombineTeams + team : kgen::block_x();
+  const int first = a.crowded != 0 ? 0 : team;
+  const int heads = static_cast<int>(a.num_heads);
+  const bool serves = team < kCombineTeams && row < a.num_seqs * heads;  // threads past the last team sum nothing
+  const int seq = serves ? row / heads : 0;
+  const int head = row % heads;
+  const int parts = serves ? parts_of(seq_tokens(a, seq)) : 0;
   const int64_t max_row = seq * a.max_logits_stride_seq + head * a.max_logits_stride_head;
   const int64_t sum_row = seq * a.exp_sums_stride_seq + head * a.exp_sums_stride_head;
-  const int64_t out_row = seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head;
+  const int64_t out_row = seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head + dim;
 
-  const int thread = kgen::thread_id();
-  const int wave = kgen::wave_id();
-  const int team = thread / kShares;
-  const int dim = thread % kShares * kShare;  // the first of this thread's share
   RowState merged = {kgen::kMinusInfinity, 0.0f};
   Vec<float, kShare> total = kgen::splat<float, kShare>(0.0f);
-  KGEN_NO_UNROLL
-  for (int from = 0; from < parts; from += kCombineThreads) {
-    const int count = parts - from < kCombineThreads ? parts - from : kCombineThreads;
-    const int mine = team < kTeams ? count : 0;  // threads past the last team sum nothing
-    Vec<float, kShare> values[kFlight];
-    const auto read = [&](int first) {
-      KGEN_UNROLL
-      for (int i = 0; i < kFlight; ++i) {
-        const int part = first + i * kTeams;
-        values[i] = kgen::splat<float, kShare>(0.0f);
-        if (part < mine) values[i] = tmp_out.load<kShare>(out_row + (from + part) * a.tmp_out_stride_part + dim);
-      }
-    };
-    read(team);
-
-    // Weights under the largest score so far.
-    RowState own = {kgen::kMinusInfinity, 0.0f};
-    if (thread < count) own = {max_logits.load(max_row + from + thread), exp_sums.load(sum_row + from + thread)};
-    const float top = kgen::lanes_max<1, kgen::kWave>(own.max);
-    if (from > 0) kgen::block_sync();
-    if (kgen::lane_id() == 0) tops.store(wave, top);
-    kgen::block_sync();
-    float seen = merged.max;
+  const auto add = [&](const RowState& state, const Vec<float, kShare>& sums) {
+    const kgen::MergeFactors factors = kgen::merge(merged, state);
     KGEN_UNROLL
-    for (int w = 0; w < kCombineWaves; ++w) seen = kgen::max(seen, tops.load(w));
-    const float factor = kgen::rescale(merged.max, seen);
-    merged = {seen, merged.sum * factor};
-    total = kgen::scaled(total, factor);
-    part_weights.store(thread, own.sum * kgen::rescale(own.max, seen));
-    kgen::block_sync();
+    for (int j = 0; j < kShare; ++j) total[j] = total[j] * factors.old + sums[j] * factors.added;
+  };
+  KGEN_NO_UNROLL
+  for (int from = parts > 1 ? first : parts; from < parts; from += together * kFlight) {
+    RowState states[kFlight];
+    Vec<float, kShare> sums[kFlight];
+    KGEN_UNROLL
+    for (int i = 0; i < kFlight; ++i) {
+      const int part = from + i * together;
+      states[i] = {kgen::kMinusInfinity, 0.0f};
+      sums[i] = kgen::splat<float, kShare>(0.0f);
+      if (part >= parts) continue;
+      states[i] = {max_logits.load(max_row + part), exp_sums.load(sum_row + part)};
+      sums[i] = tmp_out.load<kShare>(out_row + part * a.tmp_out_stride_part);
+    }
+    KGEN_UNROLL
+    for (int i = 0; i < kFlight; ++i) add(states[i], kgen::scaled(sums[i], states[i].sum));
+  }
 
+  // The teams of a row meet.
+  if (a.crowded == 0) {
+    if (team < kCombineTeams) {
+      team_sums.store(team * kHeadDim + dim, total);
+      if (dim == 0) team_states.store(2 * team, Vec<float, 2>{{merged.max, merged.sum}});
+    }
+    kgen::block_sync();
+    if (team > 0) return;
     KGEN_NO_UNROLL
-    for (int first = team; first < mine; first += kTeams * kFlight) {
-      if (first > team) read(first);
-      KGEN_UNROLL
-      for (int i = 0; i < kFlight; ++i) {
-        const int part = first + i * kTeams;
-        const float weight = part < mine ? part_weights.load(part) : 0.0f;
-        merged.sum += weight;
-        KGEN_UNROLL
-        for (int j = 0; j < kShare; ++j) total[j] += values[i][j] * weight;
-      }
+    for (int t = 1; t < kCombineTeams; ++t) {
+      const auto state = team_states.load<2>(2 * t);
+      add({state[0], state[1]}, team_sums.load<kShare>(t * kHeadDim + dim));
     }
   }
-
-  // The teams meet.
-  if (team < kTeams) team_sums.store(team * kHeadDim + dim, total);
-  if (team < kTeams && dim == 0) team_weights.store(team, merged.sum);
-  kgen::block_sync();
-  if (team > 0) return;
-  merged.sum = 0.0f;
-  total = kgen::splat<float, kShare>(0.0f);
-  KGEN_UNROLL
-  for (int t = 0; t < kTeams; ++t) {
-    const auto values = team_sums.load<kShare>(t * kHeadDim + dim);
-    merged.sum += team_weights.load(t);
-    KGEN_UNROLL
-    for (int j = 0; j < kShare; ++j) total[j] += values[j];
-  }
-  write_row(a, seq, head, dim, merged, total);
+  if (parts > 1) write_row(a, seq, head, dim, merged, total);
 }

@@ -69,7 +69,7 @@ def test_one_scale_stands_for_all_heads_by_a_stride_of_0():
         assert bound.strides["v_scale"] == {"head": 2}
     facts = {
         **bound.names,
-        **dict.fromkeys(("group", "passes", "max_num_partitions", "max_shares", "max_workers"), 1),
+        **dict.fromkeys(("group", "passes", "max_num_partitions", "max_shares", "max_workers", "crowded"), 1),
     }
     words = fill(POLICY, bound, facts, Workspace(0, {}), {})
     by_name = dict(zip((word.name for word in POLICY.words), words, strict=True))

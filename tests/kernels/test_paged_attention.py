@@ -62,7 +62,7 @@ class Call:
         heads = num_heads // self.group
         on_gpus = (w.name for w in argument_words(self.kernel.variant.op) if w.argument in EVEN_SHARES)
         words = {
-            **dict.fromkeys((*on_gpus, "max_shares", "max_workers"), 0),
+            **dict.fromkeys((*on_gpus, "max_shares", "max_workers", "crowded"), 0),
             **tensor("out", self.out, "seq", "head", "dim"),
             **tensor("lse", self.lse, "seq", "head"),
             **tensor("q", self.q, "seq", "head", "dim"),
