@@ -18,7 +18,7 @@
 
 #include "kgen/arith.hpp"
 
-// A block takes 128 rows, each one head of one query, through the keys their mask leaves them, 176 keys at a time.
+// A block takes 128 rows, each one head of one query, through the keys their mask leaves them, 128 keys at a time.
 // Keys and values come into LDS as they are multiplied, for all of the block: some of its waves do nothing but bring
 // them, the others keep the outputs of their rows in registers.
 
@@ -66,7 +66,7 @@ using Element = kgen::bf16;
 constexpr int kThreads = 384;
 constexpr int kHeadDim = 128;
 constexpr int kBlockSize = 16;  // tokens in a page
-constexpr int kKeys = 176;  // keys of a tile
+constexpr int kKeys = 128;  // keys of a tile
 
 constexpr int kVector = 8;  // elements in 16 bytes
 constexpr int kChunks = kHeadDim / kVector;
@@ -90,7 +90,7 @@ KGEN_DEVICE bool is_tile(const Vec<int, 4>& tile) { return tile[3] != 0; }  // n
 // LDS: queries, by panels for each team; tiles of keys and of values, by panels too; of each row the position and
 // the head; of each tile what it is, and words that tell that it is there and that all have left it; and a word a
 // wave that brings to tell of faults.
-constexpr int kStages = 2;
+constexpr int kStages = 3;
 constexpr int kTile = kKeys * kHeadDim;
 constexpr int kKeysAt = 2 * kTileRows * kHeadDim;
 constexpr int kValuesAt = kKeysAt + 2 * kStages * kTile;
@@ -99,7 +99,7 @@ constexpr int kNotesAt = kPlacesAt + 8 * kTileRows;
 constexpr int kLandingsAt = kNotesAt + 16 * kStages;
 constexpr int kFaultsAt = kLandingsAt + 8 * 4 * kStages;
 constexpr int kLdsBytes = kFaultsAt + 4 * kBringers;
-static_assert(kLdsBytes == 214128, "what was planned");
+static_assert(kLdsBytes == 230560, "what was planned");
 static_assert(kRows * kPanel % 512 == 0 && kKeys * kPanel % 512 == 0, "panels begin where products may");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
@@ -236,7 +236,7 @@ struct Segments {
 KGEN_DEVICE Segments segments_of([[maybe_unused]] const Variant& v, [[maybe_unused]] int64_t q_lo,
                                  [[maybe_unused]] int64_t q_hi, [[maybe_unused]] int64_t kv_end) {
   const int64_t keys_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_hi + 1));
-  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / 176 * 176;
+  const int64_t full_end = kgen::expr::max(0, kgen::expr::min(kv_end, q_lo + 1)) / 128 * 128;
   return {
       static_cast<int>(0), static_cast<int>(full_end),
       static_cast<int>(full_end), static_cast<int>(keys_end),
@@ -462,8 +462,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       kgen::group_sync();
 
       [[maybe_unused]] const Variant v = variant_of(a, seq, sequence.row, sequence.offset);
-      // Scores of a tile are under way together with the values of the one before, while the other team computes
-      // weights: the teams take turns at asking for products.
+      // Scores of a tile are under way together with the values of the one before.
       kgen::GroupSums<kKeys> scores;
       kgen::GroupSums<kHeadDim> sums;
       Vec<Element, 8> weights[kKeys / 16];
@@ -492,6 +491,10 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           kgen::multiply(sums, weights[i], kgen::columns_at(values, turn * kTile + i * 16 * kPanel, kKeys * kPanel), true);
         }
         kgen::products_commit();
+      };
+      const auto wait_for_values = [&](int turn) {
+        kgen::products_wait<0>(sums, weights);
+        values_left.leave(turn);
       };
       const auto weigh = [&](const Vec<int, 4>& tile) {
         Vec<int, 2> where[kSlots];  // position and head
@@ -561,17 +564,14 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         keys_left.leave(0);
         weigh(tile);
         round_weights();
-        if (busy == kTeams && team == kTeams - 1) kgen::pass_turn(0);
-        int next_turn = kStages == 1 ? 0 : 1, next_round = kStages == 1 ? 1 : 0;
+        int next_turn = 1, next_round = 0;
         keys_here.wait(next_turn, next_round);
         tile = notes.load<4>(4 * next_turn);
         KGEN_NO_UNROLL
         while (is_tile(tile)) {
-          if (busy == kTeams) kgen::wait_turn(team);
           ask_for_scores(next_turn);
           values_here.wait(turn, round);
           ask_for_values(turn);
-          if (busy == kTeams) kgen::pass_turn(kTeams - 1 - team);
           kgen::products_wait<1>(scores);
           keys_left.leave(next_turn);
           weigh(tile);
@@ -583,8 +583,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           keys_here.wait(next_turn, next_round);
           tile = notes.load<4>(4 * next_turn);
           kgen::before_waiting(state[0].sum + state[1].sum);  // the weights, that is
-          kgen::products_wait<0>(sums, weights);
-          values_left.leave(left);
+          wait_for_values(left);
           if (outgrown) {
             KGEN_UNROLL
             for (int e = 0; e < kHeadDim / 2; ++e) sums.at(e) *= factor[slot_of(e)];
@@ -603,36 +602,24 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         if (faults.load(w) != 0) poison = __builtin_nanf("");
       }
 
-      // The lanes that share a row meet. Outputs go where the team's queries were, and from there row by row.
+      // The lanes that share a row meet, and write it. Registers next to one another hold dims next to one another.
       const auto out = out_of(a);
       const auto lse = lse_of(a);
-      kgen::group_sync();
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
         const RowState seen = {state[slot].max, kgen::lanes_sum<1, 4>(state[slot].sum) + poison};
         const float normal = kgen::normaliser(seen);
-        const int row = wave % 4 * 16 + kgen::sums_row(lane, 2 * slot);
-        if (lane % 4 == 0 && team_row + row < row_count && lse.present()) {
-          lse.store((sequence.row + (team_row + row) / group) * a.lse_stride_row + kv_head * group + (team_row + row) % group,
+        const int row = first_row + wave * 16 + kgen::sums_row(lane, 2 * slot);
+        if (lane % 4 == 0 && row < row_count && lse.present()) {
+          lse.store((sequence.row + row / group) * a.lse_stride_row + kv_head * group + row % group,
                     kgen::natural_lse(seen));
         }
+        const int64_t at = (sequence.row + row / group) * a.out_stride_row + (kv_head * group + row % group) * a.out_stride_head;
         KGEN_UNROLL
         for (int e = 2 * slot; e < kHeadDim / 2; e += 4) {
           const Vec<float, 2> part = {{sums.at(e) * normal, sums.at(e + 1) * normal}};
-          const int dim = kgen::sums_column(lane, e);
-          queries.store(team * kRows * kHeadDim + kgen::in_box<kRows>(row, dim % 16, dim / 16 * 16), kgen::from_float<Element>(part));
+          if (row < row_count) out.store(at + kgen::sums_column(lane, e), kgen::from_float<Element>(part));
         }
-      }
-      kgen::wave_sync();
-      KGEN_UNROLL
-      for (int i = 0; i < 16 * kChunks / kgen::kWave; ++i) {
-        const int piece = lane + i * kgen::kWave;
-        const int row = wave % 4 * 16 + piece / kChunks, dim = piece % kChunks * kVector;
-        if (team_row + row >= row_count) continue;
-        const auto part = queries.load<kVector>(team * kRows * kHeadDim + kgen::in_box<kRows>(row, dim % 16, dim / 16 * 16));
-        out.store<kVector>((sequence.row + (team_row + row) / group) * a.out_stride_row +
-                               (kv_head * group + (team_row + row) % group) * a.out_stride_head + dim,
-                           part);
       }
     }
   }

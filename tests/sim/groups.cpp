@@ -294,32 +294,6 @@ KERNEL(names_operands_by_the_lane) {
   kgen::multiply(sums, kgen::rows_at(it.queries, 0), kgen::rows_at(it.keys, t() % 2 * 16), false);  // FAULT
 }
 
-KERNEL(takes_turns) {  // group 0 goes first and each continues what the other left
-  KGEN_LDS(lds, 1024);
-  const auto words = lds.array<int>(0, 128);
-  if (group() == 0) words.store(t(), t());
-  if (group() == 1) kgen::pass_turn(0);
-  for (int round = 0; round < 3; ++round) {
-    kgen::wait_turn(group());
-    words.store(t() % 128, words.load(t() % 128) * 2 + group());
-    kgen::pass_turn(1 - group());
-  }
-  if (group() == 0) kgen::wait_turn(0);
-  if (group() == 0) floats(a).store(t(), static_cast<float>(words.load(t())));
-}
-
-KERNEL(stores_out_of_turn) {
-  KGEN_LDS(lds, 1024);
-  const auto words = lds.array<int>(0, 128);
-  if (group() == 0) {
-    kgen::pass_turn(1);
-    words.store(t(), 1);
-  } else {
-    kgen::wait_turn(1);
-    words.store(t() - 128, 1);  // FAULT
-  }
-}
-
-KERNEL(waits_for_a_turn_nobody_passes) {
-  if (group() == 0) kgen::wait_turn(0);  // FAULT
+KERNEL(meets_with_three_waves) {
+  if (t() / 32 != 2) kgen::group_sync();  // FAULT
 }

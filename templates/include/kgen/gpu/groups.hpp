@@ -19,13 +19,11 @@
 //   products_wait<Left>(kept...)       until only the last Left batches are under way; these registers, of
 //                                      the others, are the lanes' own again
 //   before_waiting(value)              a sum of a lane, at least 0, and what it is made of are computed
-//   before
-//                                      the next products_wait, which compilers else put ahead of them
+//                                      before the next products_wait, which compilers else put ahead of
+//                                      them
 //   engine_fence()                     what this thread has stored into shared memory is there for products
 //                                      and the copy engine, of those that learn of it afterwards
 //   group_sync()                       barrier of a group; orders shared memory
-//   wait_turn(group), pass_turn(to)    of two groups one waits until the other has passed the turn to it,
-//                                      which goes on at once. Orders shared memory
 //   registers_give<N>(), registers_take<N>()
 //                                      threads of the group go on with N registers each: some are given
 //                                      back, or taken of what others gave

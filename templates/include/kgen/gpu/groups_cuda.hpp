@@ -164,15 +164,9 @@ KGEN_GROUP_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 KGEN_DEVICE void engine_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Named barriers: 0 is that of the block.
-constexpr int kGroupBarriers = 1, kTurnBarriers = 8;
+constexpr int kGroupBarriers = 1;
 KGEN_DEVICE void group_sync() {
   asm volatile("bar.sync %0, %1;" ::"r"(kGroupBarriers + thread_id() / kGroup), "n"(kGroup) : "memory");
-}
-KGEN_DEVICE void wait_turn(int group) {
-  asm volatile("bar.sync %0, %1;" ::"r"(kTurnBarriers + group), "n"(2 * kGroup) : "memory");
-}
-KGEN_DEVICE void pass_turn(int group) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(kTurnBarriers + group), "n"(2 * kGroup) : "memory");
 }
 
 template <int N>

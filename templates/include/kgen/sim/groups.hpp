@@ -215,12 +215,8 @@ inline void before_waiting(float) {}
 
 inline void engine_fence() { sim::machine().tell_engine(); }
 inline void group_sync(Where where = here()) {
-  sim::machine().meet(1 + sim::group_id(), kGroup, "group_sync", where);
+  sim::machine().meet(sim::group_id(), kGroup, "group_sync", where);
 }
-inline void wait_turn(int group, Where where = here()) {
-  sim::machine().meet(sim::kMostGroups + 1 + group, 2 * kGroup, "wait_turn", where);
-}
-inline void pass_turn(int to) { sim::machine().arrive(sim::kMostGroups + 1 + to, 2 * kGroup); }
 
 template <int N>
 void registers_give() {

@@ -74,10 +74,8 @@ class LandingTable {
   int count_ = 0;
 };
 
-// A barrier that `threads` come to, not all of which wait.
+// A barrier of `threads`, which need not be all of a block.
 struct NamedBarrier {
-  static constexpr int kMost = 16;
-
   int threads, come;
   Rounds rounds;
 

@@ -60,16 +60,13 @@ class Machine : public Running {
   }
   bool is_engine(const Access& access) const { return access.thread >= static_cast<int>(threads_.size()); }
 
-  // Barriers of so many threads: come to, and waited at.
-  void arrive(int name, int threads) {
-    clocks().keep(static_cast<int>(threads_.size()));
-    named_[name].threads = threads;
-    named_[name].arrive(current);
-  }
+  // A barrier of so many threads.
   void meet(int name, int threads, const char* word, Where where) {
+    clocks().keep(static_cast<int>(threads_.size()));
     threads_[current].name = name;
     threads_[current].round = named_[name].rounds.over;
-    arrive(name, threads);
+    named_[name].threads = threads;
+    named_[name].arrive(current);
     wait(State::kAtName, word, where);
     clocks().take(current, named_[name].rounds.given);
   }
@@ -214,7 +211,7 @@ class Machine : public Running {
   void (*body_)(const void*) = nullptr;
   const void* data_ = nullptr;
   LandingTable landings_;
-  NamedBarrier named_[NamedBarrier::kMost];
+  NamedBarrier named_[kMostGroups];
 };
 
 inline Machine the_machine;
