@@ -164,11 +164,11 @@ constexpr int kLdsBytes = kStatesAt + kStatesCount * 4;
 // LDS of the kernel that combines parts: a team of threads reads one part at a time.
 constexpr int kCombineThreads = 256;
 constexpr int kCombineWaves = kCombineThreads / kgen::kWave;
-constexpr int kTeams = kCombineThreads / kShares;
-constexpr int kTeamSumsCount = kTeams * kHeadDim;
+constexpr int kCombineTeams = kCombineThreads / kShares;
+constexpr int kTeamSumsCount = kCombineTeams * kHeadDim;
 constexpr int kPartWeightsAt = kTeamSumsCount * 4;
 constexpr int kTeamWeightsAt = kPartWeightsAt + kCombineThreads * 4;
-constexpr int kTopsAt = kTeamWeightsAt + kTeams * 4;
+constexpr int kTopsAt = kTeamWeightsAt + kCombineTeams * 4;
 constexpr int kCombineBytes = kTopsAt + kCombineWaves * 4;
 static_assert((kLdsBytes > kCombineBytes ? kLdsBytes : kCombineBytes) == 8320, "what was planned");
 
@@ -643,7 +643,7 @@ KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
   KGEN_LDS(lds, kCombineBytes);
   const auto team_sums = lds.array<float>(0, kTeamSumsCount);
   const auto part_weights = lds.array<float>(kPartWeightsAt, kCombineThreads);
-  const auto team_weights = lds.array<float>(kTeamWeightsAt, kTeams);
+  const auto team_weights = lds.array<float>(kTeamWeightsAt, kCombineTeams);
   const auto tops = lds.array<float>(kTopsAt, kCombineWaves);
 
   const int head = kgen::block_x();
@@ -664,12 +664,12 @@ KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
   KGEN_NO_UNROLL
   for (int from = 0; from < parts; from += kCombineThreads) {
     const int count = parts - from < kCombineThreads ? parts - from : kCombineThreads;
-    const int mine = team < kTeams ? count : 0;  // threads past the last team sum nothing
+    const int mine = team < kCombineTeams ? count : 0;  // threads past the last team sum nothing
     Vec<float, kShare> values[kFlight];
     const auto read = [&](int first) {
       KGEN_UNROLL
       for (int i = 0; i < kFlight; ++i) {
-        const int part = first + i * kTeams;
+        const int part = first + i * kCombineTeams;
         values[i] = kgen::splat<float, kShare>(0.0f);
         if (part < mine) values[i] = tmp_out.load<kShare>(out_row + (from + part) * a.tmp_out_stride_part + dim);
       }
@@ -693,11 +693,11 @@ KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
     kgen::block_sync();
 
     KGEN_NO_UNROLL
-    for (int first = team; first < mine; first += kTeams * kFlight) {
+    for (int first = team; first < mine; first += kCombineTeams * kFlight) {
       if (first > team) read(first);
       KGEN_UNROLL
       for (int i = 0; i < kFlight; ++i) {
-        const int part = first + i * kTeams;
+        const int part = first + i * kCombineTeams;
         const float weight = part < mine ? part_weights.load(part) : 0.0f;
         merged.sum += weight;
         KGEN_UNROLL
@@ -707,14 +707,14 @@ KGEN_KERNEL(kCombineThreads, 4) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
   }
 
   // The teams meet.
-  if (team < kTeams) team_sums.store(team * kHeadDim + dim, total);
-  if (team < kTeams && dim == 0) team_weights.store(team, merged.sum);
+  if (team < kCombineTeams) team_sums.store(team * kHeadDim + dim, total);
+  if (team < kCombineTeams && dim == 0) team_weights.store(team, merged.sum);
   kgen::block_sync();
   if (team > 0) return;
   merged.sum = 0.0f;
   total = kgen::splat<float, kShare>(0.0f);
   KGEN_UNROLL
-  for (int t = 0; t < kTeams; ++t) {
+  for (int t = 0; t < kCombineTeams; ++t) {
     const auto values = team_sums.load<kShare>(t * kHeadDim + dim);
     merged.sum += team_weights.load(t);
     KGEN_UNROLL
