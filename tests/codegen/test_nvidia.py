@@ -64,6 +64,30 @@ def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, h
     assert "scratch" not in census(combine.own, "nvidia")
 
 
+@pytest.mark.parametrize("reuse", [64, 128])
+@pytest.mark.parametrize("partition_size", [0, 512, -1])
+def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
+    """Scores of a tile and values of the one before, none of them read by a lane, and nothing spilled."""
+    made = variant(
+        "sm_90",
+        dtype="bf16",
+        head_dim=128,
+        block_size=16,
+        layout="bshd",
+        reuse_kv_times=reuse,
+        partition_size=partition_size,
+    )
+    entry = built(made)
+    assert entry.resources["spills"] == 0 and entry.resources["registers"] <= made.lets["registers"]
+    assert entry.launch.block == reuse * 2 + 128
+    assert entry.launch.dynamic_lds == made.lets["lds_bytes"]
+    texts = [i.text for i in inner_loop(entry, entry.symbol, "nvidia").own]
+    products = [text for text in texts if "HGMMA" in text]
+    assert len([text for text in products if "tnspB" not in text]) == 128 // 16
+    assert len([text for text in products if "tnspB" in text]) == made.lets["tile_keys"] // 16
+    assert not [text for text in texts if "LDSM" in text or "LDL" in text or "STL" in text]
+
+
 def test_a_block_that_adds_orders_what_it_wrote_and_what_it_reads():
     made = variant(
         "sm_90",
