@@ -444,34 +444,19 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       const float kToBase2 = magnitude * kgen::kLog2E;
       const int team_row = first_row + team * kTeamRows;
 
-      // All are under way before the first is stored. Rows past the last are zeros.
+      // Rows past the last are zeros.
       const auto q = q_of(a);
-      constexpr int kApart = kgen::kGroup / 8, kPieces = kTeamRows / kApart;  // rows of a panel that a lane brings
-      const int lead = thread % kgen::kGroup / 8, chunk = thread % 8;
-      Vec<Element, kVector> asked[kHeadDim / kPanel][kPieces];
       KGEN_UNROLL
-      for (int i = 0; i < kPieces; ++i) {
-        const int row = team_row + lead + i * kApart;
-        KGEN_UNROLL
-        for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
-          asked[panel][i] = kgen::splat<Element, kVector>(Element{});
-          const int dim = panel * kPanel + chunk * kVector;
-          if (row < row_count) {
-            asked[panel][i] = q.load<kVector>((sequence.row + row / group) * a.q_stride_row +
-                                              (kv_head * group + row % group) * a.q_stride_head + dim);
-          }
-        }
-      }
-      const int place = team * kTeamRows * kHeadDim + kgen::in_box<kTeamRows>(lead, chunk % 2 * kVector, chunk / 2 * 16);
-      static_assert(kApart % 8 == 0, "pieces of these rows change places alike");
-      KGEN_UNROLL
-      for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
-        KGEN_UNROLL
-        for (int i = 0; i < kPieces; ++i) {
-          auto part = asked[panel][i];
+      for (int i = 0; i < kTeamRows * kChunks / kgen::kGroup; ++i) {
+        const int piece = thread % kgen::kGroup + i * kgen::kGroup;
+        const int row = team_row + piece / kChunks, dim = piece % kChunks * kVector;
+        auto part = kgen::splat<Element, kVector>(Element{});
+        if (row < row_count) {
+          part = q.load<kVector>((sequence.row + row / group) * a.q_stride_row +
+                                 (kv_head * group + row % group) * a.q_stride_head + dim);
           if (sign != 1.0f) part = kgen::from_float<Element>(kgen::scaled(kgen::to_float(part), sign));
-          queries.store<kVector>(place + (panel * kTeamRows + i * kApart) * kPanel, part);
         }
+        queries.store<kVector>(team * kTeamRows * kHeadDim + kgen::in_box<kTeamRows>(piece / kChunks, dim % 16, dim / 16 * 16), part);
       }
       kgen::engine_fence();
       kgen::group_sync();

@@ -3,7 +3,7 @@
 import pytest
 
 from kgen.inspect.census import census
-from tests.codegen.disassembly import built, has_nvcc, inner_loop, texts_of, variant
+from tests.codegen.disassembly import built, has_nvcc, inner_loop, loop_with, texts, texts_of, variant
 
 pytestmark = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 
@@ -81,11 +81,11 @@ def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
     assert entry.resources["spills"] == 0 and entry.resources["registers"] <= made.lets["registers"]
     assert entry.launch.block == reuse * 2 + 128
     assert entry.launch.dynamic_lds == made.lets["lds_bytes"]
-    texts = [i.text for i in inner_loop(entry, entry.symbol, "nvidia").own]
-    products = [text for text in texts if "HGMMA" in text]
+    found = texts(loop_with(entry, entry.symbol, "HGMMA"))
+    products = [text for text in found if "HGMMA" in text]
     assert len([text for text in products if "tnspB" not in text]) == 128 // 16
     assert len([text for text in products if "tnspB" in text]) == made.lets["tile_keys"] // 16
-    assert not [text for text in texts if "LDSM" in text or "LDL" in text or "STL" in text]
+    assert not [text for text in found if "LDSM" in text or "LDL" in text or "STL" in text]
 
 
 def test_a_block_that_adds_orders_what_it_wrote_and_what_it_reads():
