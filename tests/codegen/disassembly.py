@@ -61,7 +61,7 @@ def inner_loop(entry: Entry, symbol: str, family: str) -> Loop:
 
 
 def loop_with(entry: Entry, symbol: str, word: str) -> Loop:
-    """The loop of a kernel whose own instructions have a word most often. Skips the test as inner_loop does."""
+    """The loop of a kernel whose own instructions have a word most often. Skips as inner_loop does."""
     loops = find_loops(_function(entry, symbol))
     return max(loops, key=lambda loop: sum(word in text for text in texts(loop)))
 
