@@ -74,8 +74,7 @@ constexpr int kBox = 16;  // keys that come at once
 constexpr int kBoxes = kKeys / kBox;
 // Two teams of four waves multiply, 64 rows each; a third brings keys and values.
 constexpr int kTeams = 2;
-constexpr int kRows = 64;  // of a team
-constexpr int kTileRows = kTeams * kRows;
+constexpr int kTeamRows = 64;
 constexpr int kBringers = kThreads / kgen::kWave - 4 * kTeams;  // waves that bring
 constexpr int kPanel = 64;  // dims of a panel
 constexpr int kSlots = 2;   // rows a lane has sums of
@@ -85,13 +84,20 @@ KGEN_DEVICE constexpr int slot_of(int e) { return e / 2 % 2; }
 KGEN_DEVICE int start_of(const Vec<int, 4>& tile) { return tile[0]; }
 KGEN_DEVICE int end_of(const Vec<int, 4>& tile) { return tile[1]; }
 KGEN_DEVICE bool is_full(const Vec<int, 4>& tile) { return tile[2] != 0; }
+constexpr int kStages = 2;
+constexpr int kTile = kKeys * kHeadDim;
+static_assert(kTeamRows * kPanel % 512 == 0 && kKeys * kPanel % 512 == 0, "panels begin where products may");
+constexpr int kTileRows = kTeams * kTeamRows;
 KGEN_DEVICE bool is_tile(const Vec<int, 4>& tile) { return tile[3] != 0; }  // none comes behind the last
 
 // LDS: queries, by panels for each team; tiles of keys and of values, by panels too; of each row the position and
 // the head; of each tile what it is, and words that tell that it is there and that all have left it; and a word a
 // wave that brings to tell of faults.
+<<<<<<< HEAD
 constexpr int kStages = 3;
 constexpr int kTile = kKeys * kHeadDim;
+=======
+>>>>>>> wt-C
 constexpr int kKeysAt = 2 * kTileRows * kHeadDim;
 constexpr int kValuesAt = kKeysAt + 2 * kStages * kTile;
 constexpr int kPlacesAt = kValuesAt + 2 * kStages * kTile;
@@ -99,8 +105,12 @@ constexpr int kNotesAt = kPlacesAt + 8 * kTileRows;
 constexpr int kLandingsAt = kNotesAt + 16 * kStages;
 constexpr int kFaultsAt = kLandingsAt + 8 * 4 * kStages;
 constexpr int kLdsBytes = kFaultsAt + 4 * kBringers;
+<<<<<<< HEAD
 static_assert(kLdsBytes == 230560, "what was planned");
 static_assert(kRows * kPanel % 512 == 0 && kKeys * kPanel % 512 == 0, "panels begin where products may");
+=======
+static_assert(kLdsBytes == 214128, "what was planned");
+>>>>>>> wt-C
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
   return {a.out,
@@ -273,7 +283,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
   const int first_row = (tiles - 1 - kgen::block_y()) * kTileRows;
   if (first_row >= row_count) return;
   const int last_row = first_row + kTileRows < row_count ? first_row + kTileRows - 1 : row_count - 1;
-  const int busy = (last_row - first_row) / kRows + 1;  // teams that have rows
+  const int busy = (last_row - first_row) / kTeamRows + 1;  // teams that have rows
 
   if (thread == 0) {
     keys_here.make(kStages, kBoxes);
@@ -442,12 +452,12 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       const float sign = given > 0.0f ? 1.0f : given < 0.0f ? -1.0f : 0.0f;
       const float magnitude = given == 0.0f ? 1.0f : given < 0.0f ? -given : given;
       const float kToBase2 = magnitude * kgen::kLog2E;
-      const int team_row = first_row + team * kRows;
+      const int team_row = first_row + team * kTeamRows;
 
       // Rows past the last are zeros.
       const auto q = q_of(a);
       KGEN_UNROLL
-      for (int i = 0; i < kRows * kChunks / kgen::kGroup; ++i) {
+      for (int i = 0; i < kTeamRows * kChunks / kgen::kGroup; ++i) {
         const int piece = thread % kgen::kGroup + i * kgen::kGroup;
         const int row = team_row + piece / kChunks, dim = piece % kChunks * kVector;
         auto part = kgen::splat<Element, kVector>(Element{});
@@ -456,13 +466,19 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
                                  (kv_head * group + row % group) * a.q_stride_head + dim);
           if (sign != 1.0f) part = kgen::from_float<Element>(kgen::scaled(kgen::to_float(part), sign));
         }
-        queries.store<kVector>(team * kRows * kHeadDim + kgen::in_box<kRows>(piece / kChunks, dim % 16, dim / 16 * 16), part);
+        queries.store<kVector>(team * kTeamRows * kHeadDim + kgen::in_box<kTeamRows>(piece / kChunks, dim % 16, dim / 16 * 16), part);
       }
       kgen::engine_fence();
       kgen::group_sync();
 
       [[maybe_unused]] const Variant v = variant_of(a, seq, sequence.row, sequence.offset);
+<<<<<<< HEAD
       // Scores of a tile are under way together with the values of the one before.
+=======
+      const auto note_of = [&](int turn) { return notes.load<4>(4 * turn); };
+      // Scores of a tile are under way together with the values of the one before, while the other team computes
+      // weights: the teams take turns at asking for products.
+>>>>>>> wt-C
       kgen::GroupSums<kKeys> scores;
       kgen::GroupSums<kHeadDim> sums;
       Vec<Element, 8> weights[kKeys / 16];
@@ -478,7 +494,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         kgen::products_begin(scores);
         KGEN_UNROLL
         for (int dim = 0; dim < kHeadDim; dim += 16) {
-          const auto q = kgen::rows_at(queries, (team * kHeadDim + dim / kPanel * kPanel) * kRows + dim % kPanel);
+          const auto q = kgen::rows_at(queries, (team * kHeadDim + dim / kPanel * kPanel) * kTeamRows + dim % kPanel);
           const auto k = kgen::rows_at(keys, turn * kTile + dim / kPanel * kPanel * kKeys + dim % kPanel);
           kgen::multiply(scores, q, k, dim != 0);
         }
@@ -556,17 +572,29 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       };
 
       int turn = 0, round = 0;
-      keys_here.wait(0, 0);
-      auto tile = notes.load<4>(0);
+      keys_here.wait(turn, round);
+      auto tile = note_of(turn);
       if (is_tile(tile)) {
-        ask_for_scores(0);
+        ask_for_scores(turn);
         kgen::products_wait<0>(scores);
-        keys_left.leave(0);
+        keys_left.leave(turn);
         weigh(tile);
         round_weights();
+<<<<<<< HEAD
         int next_turn = 1, next_round = 0;
         keys_here.wait(next_turn, next_round);
         tile = notes.load<4>(4 * next_turn);
+=======
+        int next_turn, next_round;
+        if (busy == kTeams && team == kTeams - 1) kgen::pass_turn(0);
+        const auto look_ahead = [&]() {
+          next_turn = turn == kStages - 1 ? 0 : turn + 1;
+          next_round = turn == kStages - 1 ? round + 1 : round;
+          keys_here.wait(next_turn, next_round);
+          tile = note_of(next_turn);
+        };
+        look_ahead();
+>>>>>>> wt-C
         KGEN_NO_UNROLL
         while (is_tile(tile)) {
           ask_for_scores(next_turn);
@@ -578,10 +606,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           const int left = turn;
           turn = next_turn;
           round = next_round;
-          next_turn = turn == kStages - 1 ? 0 : turn + 1;
-          next_round = turn == kStages - 1 ? round + 1 : round;
-          keys_here.wait(next_turn, next_round);
-          tile = notes.load<4>(4 * next_turn);
+          look_ahead();
           kgen::before_waiting(state[0].sum + state[1].sum);  // the weights, that is
           wait_for_values(left);
           if (outgrown) {
@@ -618,9 +643,27 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         KGEN_UNROLL
         for (int e = 2 * slot; e < kHeadDim / 2; e += 4) {
           const Vec<float, 2> part = {{sums.at(e) * normal, sums.at(e + 1) * normal}};
+<<<<<<< HEAD
           if (row < row_count) out.store(at + kgen::sums_column(lane, e), kgen::from_float<Element>(part));
         }
       }
+=======
+          const int dim = kgen::sums_column(lane, e);
+          queries.store(team * kTeamRows * kHeadDim + kgen::in_box<kTeamRows>(row, dim % 16, dim / 16 * 16), kgen::from_float<Element>(part));
+        }
+      }
+      kgen::wave_sync();
+      KGEN_UNROLL
+      for (int i = 0; i < 16 * kChunks / kgen::kWave; ++i) {
+        const int piece = lane + i * kgen::kWave;
+        const int row = wave % 4 * 16 + piece / kChunks, dim = piece % kChunks * kVector;
+        if (team_row + row >= row_count) continue;
+        const auto part = queries.load<kVector>(team * kTeamRows * kHeadDim + kgen::in_box<kTeamRows>(row, dim % 16, dim / 16 * 16));
+        out.store<kVector>((sequence.row + (team_row + row) / group) * a.out_stride_row +
+                               (kv_head * group + (team_row + row) % group) * a.out_stride_head + dim,
+                           part);
+      }
+>>>>>>> wt-C
     }
   }
 }

@@ -41,9 +41,10 @@ def launch_of(variant: Variant) -> Launch | None:
     for grid in reversed(grids):
         codes = (_code(variant, grid.x), _code(variant, grid.y), _code(variant, grid.z))
         boxes = boxes_of(variant) if grid is grids[0] else ()
-        chain = Launch(
-            codes, _block(variant, grid), dynamic_lds(variant), _symbol(variant, grid), boxes, then=chain
-        )
+        lds = dynamic_lds(variant)
+        if lds and grid.lds is not None:
+            lds = _figure(variant, grid.lds)
+        chain = Launch(codes, _figure(variant, grid.block), lds, _symbol(variant, grid), boxes, then=chain)
     return chain
 
 
@@ -67,7 +68,7 @@ def kernels_of(variant: Variant) -> tuple[Kernel, ...]:
 
 def _kernel(variant: Variant, grid: GridSpec, boxes: tuple[BoxText, ...]) -> Kernel:
     x, y, z = (_text(variant, extent) for extent in (grid.x, grid.y, grid.z))
-    return Kernel(_symbol(variant, grid), x, y, z, _block(variant, grid), boxes)
+    return Kernel(_symbol(variant, grid), x, y, z, _figure(variant, grid.block), boxes)
 
 
 def _grids(variant: Variant) -> list[GridSpec]:
@@ -81,8 +82,8 @@ def _symbol(variant: Variant, grid: GridSpec) -> str:
     return f"{variant.name}{mark}{suffix}"
 
 
-def _block(variant: Variant, grid: GridSpec) -> int:
-    return int(evaluate_expr(grid.block, Scope(variant.op, variant.params, variant.target)))
+def _figure(variant: Variant, expr: Expr) -> int:
+    return int(evaluate_expr(expr, Scope(variant.op, variant.params, variant.target)))
 
 
 def _text(variant: Variant, expr: Expr) -> str:

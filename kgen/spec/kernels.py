@@ -41,20 +41,22 @@ def _is_template(root: Path, path: str) -> bool:
 
 def read_grids(top: Fields, scope: Scope, call: Scope, found: Collector) -> dict[str, GridSpec]:
     """Launches by name, in order: a group (`gpu`), or a group and a kernel's suffix
-    (`gpu_combine`). The grid speaks of parameters, shapes and facts; `block` and `when` of
+    (`gpu_combine`). The grid speaks of parameters, shapes and facts; `block`, `lds` and `when` of
     parameters alone."""
     grids = {}
     for entry in top.entries("grid"):
         _check_grid_name(entry, found)
-        fields = Fields(entry.value, "a grid", found, required=_SIZES, optional=("when",), at=entry.key.span)
+        fields = Fields(entry.value, "a grid", found, required=_SIZES, optional=("when", "lds"), at=entry.key.span)
         sizes = {key: size for key in _SIZES if (size := fields.expr(key)) is not None}
-        when = fields.expr("when")
+        when, lds = fields.expr("when"), fields.expr("lds")
         for key, size in sizes.items():
             check_expr(size, scope if key == "block" else call, found, INT)
         if when is not None:
             check_expr(when, scope, found, BOOL)
+        if lds is not None:
+            check_expr(lds, scope, found, INT)
         if len(sizes) == len(_SIZES):
-            grids[entry.key.text] = GridSpec(entry.key.text, **sizes, when=when)
+            grids[entry.key.text] = GridSpec(entry.key.text, **sizes, when=when, lds=lds)
     return grids
 
 

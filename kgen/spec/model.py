@@ -138,6 +138,7 @@ class GridSpec:
     z: Expr
     block: Expr
     when: Expr | None = None  # variants that need it; None: all
+    lds: Expr | None = None  # bytes of shared memory, where not those of the variant
 
 
 @dataclass(frozen=True)

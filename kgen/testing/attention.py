@@ -132,7 +132,7 @@ def _narrow_weights(case: Case) -> bool:
     if case.variant.target.family == "cpu":
         in_rows = known_order(layout_of(case), "v").innermost != "token"
         return multiplies_bf16(case) and kv_format(case) is not None and in_rows
-    return bool(case.variant.lets.get("matrix"))
+    return bool(case.variant.lets.get("matrix") or case.variant.lets.get("groups"))
 
 
 def poison_workspace(inputs: Inputs) -> None:

@@ -60,6 +60,12 @@ def inner_loop(entry: Entry, symbol: str, family: str) -> Loop:
     return next(loop for loop in find_loops(function) if loop.header == report.loop.address)
 
 
+def loop_with(entry: Entry, symbol: str, word: str) -> Loop:
+    """The loop of a kernel whose own instructions have a word most often. Skips as inner_loop does."""
+    loops = find_loops(_function(entry, symbol))
+    return max(loops, key=lambda loop: sum(word in text for text in texts(loop)))
+
+
 def texts_of(entry: Entry, symbol: str) -> list[str]:
     """All instructions of a kernel. Skips the test where no disassembler is installed."""
     return [instruction.text for instruction in _function(entry, symbol).instructions]

@@ -3,7 +3,7 @@
 import pytest
 
 from kgen.inspect.census import census
-from tests.codegen.disassembly import built, has_nvcc, inner_loop, texts_of, variant
+from tests.codegen.disassembly import built, has_nvcc, inner_loop, loop_with, texts, texts_of, variant
 
 pytestmark = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 
@@ -62,6 +62,30 @@ def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, h
     assert not found.keys() & {"scratch", "lds", "barrier"}
     combine = inner_loop(entry, entry.launch.then.symbol, "nvidia")
     assert "scratch" not in census(combine.own, "nvidia")
+
+
+@pytest.mark.parametrize("reuse", [64, 128])
+@pytest.mark.parametrize("partition_size", [0, 512, -1])
+def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
+    """Scores of a tile and values of the one before, none of them read by a lane, and nothing spilled."""
+    made = variant(
+        "sm_90",
+        dtype="bf16",
+        head_dim=128,
+        block_size=16,
+        layout="bshd",
+        reuse_kv_times=reuse,
+        partition_size=partition_size,
+    )
+    entry = built(made)
+    assert entry.resources["spills"] == 0 and entry.resources["registers"] <= made.lets["registers"]
+    assert entry.launch.block == reuse * 2 + 128
+    assert entry.launch.dynamic_lds == made.lets["lds_bytes"]
+    found = texts(loop_with(entry, entry.symbol, "HGMMA"))
+    products = [text for text in found if "HGMMA" in text]
+    assert len([text for text in products if "tnspB" not in text]) == 128 // 16
+    assert len([text for text in products if "tnspB" in text]) == made.lets["tile_keys"] // 16
+    assert not [text for text in found if "LDSM" in text or "LDL" in text or "STL" in text]
 
 
 def test_a_block_that_adds_orders_what_it_wrote_and_what_it_reads():

@@ -87,6 +87,37 @@ def test_few_workers_and_many_come_to_the_same(arch):
         close(lse, want_lse, 1e-4)
 
 
+@pytest.mark.parametrize(("heads", "reuse"), [(65, 64), (100, 128), (260, 128)])
+def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, backwards):
+    """Two teams, one of them with a few rows only, and passes in which one has none."""
+    batch = Batch([5, 1500, 0, 64, 129, 2500], heads=heads, kv_heads=1, dtype=torch.bfloat16)
+    call, (want, want_lse) = Call(batch, "sim:sm_90", reuse), batch.expected()
+    forwards = {workers: call.run(workers) for workers in (1, 3, 12)}
+    for out, lse in forwards.values():
+        close(out, want, TOLERANCE)
+        close(lse, want_lse, 1e-4)
+    backwards(call.library())
+    for workers, (out, lse) in forwards.items():
+        again, lse_again = call.run(workers)
+        assert torch.equal(out, again) and torch.equal(lse, lse_again)
+
+
+def test_faults_of_a_row_stay_with_it_where_others_follow_in_the_same_share():
+    batch = Batch([300, 40, 500], heads=70, kv_heads=1, dtype=torch.bfloat16)
+    call = Call(batch, "sim:sm_90", 128)
+    want = call.run(1)
+    call.library().kgen_sim_keep_writes(1)
+    try:
+        batch.block_table[1, 2] = -1
+        with pytest.raises(KgenError, match="block id -1"):
+            call.run(1)
+    finally:
+        call.library().kgen_sim_keep_writes(0)
+    assert call.out[1].isnan().all() and call.lse[1].isnan().all()
+    for row in (0, 2):
+        assert torch.equal(call.out[row], want[0][row]) and torch.equal(call.lse[row], want[1][row])
+
+
 @pytest.mark.parametrize("arch", ["sim:gfx942", "sim:sm_90"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_the_order_of_blocks_changes_no_bit(arch, dtype, backwards):
@@ -183,6 +214,10 @@ def test_the_workspace_does_not_grow_with_lengths():
         for longest in (4096, 131072)
     }
     assert size == {3 * 4 * 132 * 4 * (128 + 2) * 4}
+    call |= {"num_heads": 128, "num_kv_heads": 1, "reuse_kv_times": 128}  # one block of a multiprocessor
+    assert ops.workspace_size("paged_attention", **call, max_seq_len=4096, partition_size=EVEN) == (
+        3 * 132 * 128 * (128 + 2) * 4
+    )
 
 
 def test_policy_even_is_for_gpus():

@@ -194,8 +194,10 @@ def test_calls_that_name_no_policy_get_even_shares_but_for_short_rows_and_one_al
 def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):
     policy = compile_policy(catalog.ops["paged_attention"], catalog.targets)
     assert from_json(Policy, to_json(policy), "policy.json").targets == policy.targets
-    assert policy.targets["sm_90"] == {"target.compute_units": 132, "target.wave": 32, "target.fp8": "ocp"}
-    assert policy.targets["cpu_generic"] == {"target.compute_units": 0, "target.wave": 1, "target.fp8": "ocp"}
+    figures = {"target.wave": 32, "target.fp8": "ocp", "target.group_products": True}
+    assert policy.targets["sm_90"] == {"target.compute_units": 132, **figures}
+    figures = {"target.wave": 1, "target.fp8": "ocp", "target.group_products": False}
+    assert policy.targets["cpu_generic"] == {"target.compute_units": 0, **figures}
     assert policy.targets["gfx942"]["target.fp8"] == "fnuz"
     writes = compile_policy(catalog.ops["reshape_and_cache"], catalog.targets)
     assert writes.targets["gfx936"] == {"target.fp8": "ocp"}
