@@ -75,7 +75,8 @@ constexpr int kBoxes = kKeys / kBox;
 // Two teams of four waves multiply, 64 rows each; a third brings keys and values.
 constexpr int kTeams = 2;
 constexpr int kTeamRows = 64;
-constexpr int kBringers = kThreads / kgen::kWave - 4 * kTeams;  // waves that bring
+// Waves that bring: half of them keys and half values, so that neither waits for the other.
+constexpr int kBringers = (kThreads / kgen::kWave - 4 * kTeams) / 2;
 constexpr int kPanel = 64;  // dims of a panel
 constexpr int kSlots = 2;   // rows a lane has sums of
 // Of a sum, the slot.
@@ -84,7 +85,7 @@ KGEN_DEVICE constexpr int slot_of(int e) { return e / 2 % 2; }
 KGEN_DEVICE int start_of(const Vec<int, 4>& tile) { return tile[0]; }
 KGEN_DEVICE int end_of(const Vec<int, 4>& tile) { return tile[1]; }
 KGEN_DEVICE bool is_full(const Vec<int, 4>& tile) { return tile[2] != 0; }
-constexpr int kStages = 2;
+constexpr int kStages = 3;
 constexpr int kTile = kKeys * kHeadDim;
 static_assert(kTeamRows * kPanel % 512 == 0 && kKeys * kPanel % 512 == 0, "panels begin where products may");
 constexpr int kTileRows = kTeams * kTeamRows;
@@ -93,24 +94,14 @@ KGEN_DEVICE bool is_tile(const Vec<int, 4>& tile) { return tile[3] != 0; }  // n
 // LDS: queries, by panels for each team; tiles of keys and of values, by panels too; of each row the position and
 // the head; of each tile what it is, and words that tell that it is there and that all have left it; and a word a
 // wave that brings to tell of faults.
-<<<<<<< HEAD
-constexpr int kStages = 3;
-constexpr int kTile = kKeys * kHeadDim;
-=======
->>>>>>> wt-C
 constexpr int kKeysAt = 2 * kTileRows * kHeadDim;
 constexpr int kValuesAt = kKeysAt + 2 * kStages * kTile;
 constexpr int kPlacesAt = kValuesAt + 2 * kStages * kTile;
 constexpr int kNotesAt = kPlacesAt + 8 * kTileRows;
 constexpr int kLandingsAt = kNotesAt + 16 * kStages;
 constexpr int kFaultsAt = kLandingsAt + 8 * 4 * kStages;
-constexpr int kLdsBytes = kFaultsAt + 4 * kBringers;
-<<<<<<< HEAD
+constexpr int kLdsBytes = kFaultsAt + 4 * 2 * kBringers;
 static_assert(kLdsBytes == 230560, "what was planned");
-static_assert(kRows * kPanel % 512 == 0 && kKeys * kPanel % 512 == 0, "panels begin where products may");
-=======
-static_assert(kLdsBytes == 214128, "what was planned");
->>>>>>> wt-C
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
   return {a.out,
@@ -265,7 +256,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
   const kgen::Landings keys_left(lds.array<int64_t>(kLandingsAt + 2 * 8 * kStages, kStages));
   const kgen::Landings values_left(lds.array<int64_t>(kLandingsAt + 3 * 8 * kStages, kStages));
   const auto notes = lds.array<int>(kNotesAt, 4 * kStages);
-  const auto faults = lds.array<int>(kFaultsAt, kBringers);
+  const auto faults = lds.array<int>(kFaultsAt, 2 * kBringers);
 
   const int lane = kgen::lane_id();
   const int wave = kgen::wave_id();
@@ -291,7 +282,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
     keys_left.make(kStages, 4 * busy);
     values_left.make(kStages, 4 * busy);
   }
-  if (thread < kBringers) faults.store(thread, 0);
+  if (thread < 2 * kBringers) faults.store(thread, 0);
   // Where the rows stand, for those tiles that are looked at pair by pair. Rows past the last are like the last.
   const auto places = lds.array<int>(kPlacesAt, 2 * kTileRows);
   if (thread < kTileRows) {
@@ -318,7 +309,8 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
     const auto v_cache = v_cache_of(a);
     const auto k_new = k_new_of(a);
     const auto v_new = v_new_of(a);
-    const int bringer = wave - 4 * kTeams;
+    const bool of_keys = (wave - 4 * kTeams) % 2 == 0;
+    const int bringer = (wave - 4 * kTeams) / 2;
     const int own_box = bringer + lane * kBringers;
     const bool brings = lane < kOwn && own_box < kBoxes;
     // The page of this lane's box, none where the pool has nothing of it.
@@ -342,29 +334,30 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       const bool wrong = brings && !is_page && token < pooled;
       if (kgen::ballot(wrong) != 0) {
         if (wrong) kgen::report(a.error, 2, seq, token / kBlockSize, page_id);
-        if (lane == 0) faults.store(bringer, 1);
+        if (lane == 0) faults.store(wave - 4 * kTeams, 1);
       }
       const bool in_pool = is_page && token + kBox <= pooled, is_new = token >= sequence.pooled && token + kBox <= end;
       const uint64_t parts = kgen::ballot(brings && !in_pool && !is_new);
       const int slot = static_cast<int>(static_cast<unsigned>(token) % kBlockSize);
       const int new_row = sequence.row + token - sequence.pooled;
 
-      keys_left.wait(turn, round - 1);
-      // What the teams need to know of a tile: where it begins, where its keys end, whether all rows see all of them.
-      if (bringer == 0 && lane == 0) notes.store(4 * turn, Vec<int, 4>{{tile.start, end, Segments::full(tile), 1}});
-      if (brings && (in_pool || is_new)) {
-        keys_here.expect(turn, kBoxBytes);
-        KGEN_UNROLL
-        for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
-          const int at = turn * kTile + (panel * kKeys + own_box * kBox) * kPanel;
-          if (in_pool) {
-            k_cache_boxes.bring(keys, at, keys_here, turn, slot, kv_head, page_id, panel);
-          } else {
-            k_new_boxes.bring(keys, at, keys_here, turn, new_row, kv_head, 0, panel);
+      if (of_keys) {
+        keys_left.wait(turn, round - 1);
+        // What the teams need to know of a tile: where it begins, where its keys end, whether all rows see all of them.
+        if (bringer == 0 && lane == 0) notes.store(4 * turn, Vec<int, 4>{{tile.start, end, Segments::full(tile), 1}});
+        if (brings && (in_pool || is_new)) {
+          keys_here.expect(turn, kBoxBytes);
+          KGEN_UNROLL
+          for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
+            const int at = turn * kTile + (panel * kKeys + own_box * kBox) * kPanel;
+            if (in_pool) {
+              k_cache_boxes.bring(keys, at, keys_here, turn, slot, kv_head, page_id, panel);
+            } else {
+              k_new_boxes.bring(keys, at, keys_here, turn, new_row, kv_head, 0, panel);
+            }
           }
         }
-      }
-      if (parts != 0) {
+        if (parts != 0) {
         // Boxes that are not whole: rows from the pool, new rows and, past the last or of a page that is none, zeros.
         KGEN_NO_UNROLL
         for (int i = 0; i < kOwn; ++i) {
@@ -392,22 +385,24 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           kgen::wave_sync();
           if (lane == i) keys_here.expect(turn, 0);
         }
-      }
-
-      values_left.wait(turn, round - 1);
-      if (brings && (in_pool || is_new)) {
-        values_here.expect(turn, kBoxBytes);
-        KGEN_UNROLL
-        for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
-          const int at = turn * kTile + (panel * kKeys + own_box * kBox) * kPanel;
-          if (in_pool) {
-            v_cache_boxes.bring(values, at, values_here, turn, slot, kv_head, page_id, panel);
-          } else {
-            v_new_boxes.bring(values, at, values_here, turn, new_row, kv_head, 0, panel);
-          }
         }
       }
-      if (parts != 0) {
+
+      if (!of_keys) {
+        values_left.wait(turn, round - 1);
+        if (brings && (in_pool || is_new)) {
+          values_here.expect(turn, kBoxBytes);
+          KGEN_UNROLL
+          for (int panel = 0; panel < kHeadDim / kPanel; ++panel) {
+            const int at = turn * kTile + (panel * kKeys + own_box * kBox) * kPanel;
+            if (in_pool) {
+              v_cache_boxes.bring(values, at, values_here, turn, slot, kv_head, page_id, panel);
+            } else {
+              v_new_boxes.bring(values, at, values_here, turn, new_row, kv_head, 0, panel);
+            }
+          }
+        }
+        if (parts != 0) {
         // Boxes that are not whole: rows from the pool, new rows and, past the last or of a page that is none, zeros.
         KGEN_NO_UNROLL
         for (int i = 0; i < kOwn; ++i) {
@@ -435,15 +430,18 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           kgen::wave_sync();
           if (lane == i) values_here.expect(turn, 0);
         }
+        }
       }
       tile = next;
       page_id = next_page_id;
       round += turn == kStages - 1 ? 1 : 0;
       turn = turn == kStages - 1 ? 0 : turn + 1;
     }
-    keys_left.wait(turn, round - 1);
-    if (bringer == 0 && lane == 0) notes.store(4 * turn, Vec<int, 4>{});  // no tile any more
-    if (brings) keys_here.expect(turn, 0);
+    if (of_keys) {
+      keys_left.wait(turn, round - 1);
+      if (bringer == 0 && lane == 0) notes.store(4 * turn, Vec<int, 4>{});  // no tile any more
+      if (brings) keys_here.expect(turn, 0);
+    }
   } else {
     kgen::registers_take<224>();
     if (team < busy) {
@@ -472,13 +470,8 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       kgen::group_sync();
 
       [[maybe_unused]] const Variant v = variant_of(a, seq, sequence.row, sequence.offset);
-<<<<<<< HEAD
-      // Scores of a tile are under way together with the values of the one before.
-=======
       const auto note_of = [&](int turn) { return notes.load<4>(4 * turn); };
-      // Scores of a tile are under way together with the values of the one before, while the other team computes
-      // weights: the teams take turns at asking for products.
->>>>>>> wt-C
+      // Scores of a tile are under way together with the values of the one before.
       kgen::GroupSums<kKeys> scores;
       kgen::GroupSums<kHeadDim> sums;
       Vec<Element, 8> weights[kKeys / 16];
@@ -507,10 +500,6 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           kgen::multiply(sums, weights[i], kgen::columns_at(values, turn * kTile + i * 16 * kPanel, kKeys * kPanel), true);
         }
         kgen::products_commit();
-      };
-      const auto wait_for_values = [&](int turn) {
-        kgen::products_wait<0>(sums, weights);
-        values_left.leave(turn);
       };
       const auto weigh = [&](const Vec<int, 4>& tile) {
         Vec<int, 2> where[kSlots];  // position and head
@@ -580,13 +569,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         keys_left.leave(turn);
         weigh(tile);
         round_weights();
-<<<<<<< HEAD
-        int next_turn = 1, next_round = 0;
-        keys_here.wait(next_turn, next_round);
-        tile = notes.load<4>(4 * next_turn);
-=======
         int next_turn, next_round;
-        if (busy == kTeams && team == kTeams - 1) kgen::pass_turn(0);
         const auto look_ahead = [&]() {
           next_turn = turn == kStages - 1 ? 0 : turn + 1;
           next_round = turn == kStages - 1 ? round + 1 : round;
@@ -594,7 +577,6 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           tile = note_of(next_turn);
         };
         look_ahead();
->>>>>>> wt-C
         KGEN_NO_UNROLL
         while (is_tile(tile)) {
           ask_for_scores(next_turn);
@@ -608,7 +590,8 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           round = next_round;
           look_ahead();
           kgen::before_waiting(state[0].sum + state[1].sum);  // the weights, that is
-          wait_for_values(left);
+          kgen::products_wait<0>(sums, weights);
+          values_left.leave(left);
           if (outgrown) {
             KGEN_UNROLL
             for (int e = 0; e < kHeadDim / 2; ++e) sums.at(e) *= factor[slot_of(e)];
@@ -623,7 +606,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       // A bad page or length makes every row of the block NaN. Who has waited for all tiles knows of all faults.
       float poison = bad ? __builtin_nanf("") : 0.0f;
       KGEN_UNROLL
-      for (int w = 0; w < kBringers; ++w) {
+      for (int w = 0; w < 2 * kBringers; ++w) {
         if (faults.load(w) != 0) poison = __builtin_nanf("");
       }
 
@@ -643,27 +626,9 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         KGEN_UNROLL
         for (int e = 2 * slot; e < kHeadDim / 2; e += 4) {
           const Vec<float, 2> part = {{sums.at(e) * normal, sums.at(e + 1) * normal}};
-<<<<<<< HEAD
           if (row < row_count) out.store(at + kgen::sums_column(lane, e), kgen::from_float<Element>(part));
         }
       }
-=======
-          const int dim = kgen::sums_column(lane, e);
-          queries.store(team * kTeamRows * kHeadDim + kgen::in_box<kTeamRows>(row, dim % 16, dim / 16 * 16), kgen::from_float<Element>(part));
-        }
-      }
-      kgen::wave_sync();
-      KGEN_UNROLL
-      for (int i = 0; i < 16 * kChunks / kgen::kWave; ++i) {
-        const int piece = lane + i * kgen::kWave;
-        const int row = wave % 4 * 16 + piece / kChunks, dim = piece % kChunks * kVector;
-        if (team_row + row >= row_count) continue;
-        const auto part = queries.load<kVector>(team * kTeamRows * kHeadDim + kgen::in_box<kTeamRows>(row, dim % 16, dim / 16 * 16));
-        out.store<kVector>((sequence.row + (team_row + row) / group) * a.out_stride_row +
-                               (kv_head * group + (team_row + row) % group) * a.out_stride_head + dim,
-                           part);
-      }
->>>>>>> wt-C
     }
   }
 }

@@ -29,7 +29,7 @@
 #include "kgen/gpu/matrix.hpp"
 #include "kgen/gpu/shares.hpp"
 
-// The argument block, version 1: 62 words. Strides count elements.
+// The argument block, version 1: 65 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -50,11 +50,12 @@ struct Args {
   int64_t piece_states, piece_states_stride_piece, piece_states_stride_row;
   int64_t piece_out, piece_out_stride_piece, piece_out_stride_row;
   int64_t arrivals, arrivals_stride_worker;
+  int64_t row_pieces, row_pieces_stride_seq, row_pieces_stride_pass;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
       max_shares, max_workers, crowded;
 };
-static_assert(sizeof(Args) == 62 * sizeof(int64_t));
+static_assert(sizeof(Args) == 65 * sizeof(int64_t));
 
 namespace {
 
@@ -378,9 +379,12 @@ KGEN_DEVICE void note_share(const Args& a, const kgen::LdsArray<int>& notes, con
 KGEN_DEVICE Tile noted(const kgen::LdsArray<int>& notes, int at) {
   return {kgen::uniform(notes.load(at)), kgen::uniform(notes.load(at + 1))};
 }
+KGEN_DEVICE kgen::Pieces noted_pieces(const kgen::LdsArray<int>& notes, int at) {
+  return {kgen::uniform(notes.load(at + kPiecesAt)), kgen::uniform(notes.load(at + kPiecesAt + 1))};
+}
 
 // Where a piece of a row waits for the others: those that begin a row apart from those that do not, since a worker
-// may have one of each, and what is merged of several pieces apart from both. -1: a whole row, which waits nowhere.
+// may have one of each. -1: a whole row, which waits nowhere.
 KGEN_DEVICE int own_slot(const Worker& worker, bool goes_on, bool cut) {
   const int own = 3 * (worker.first + worker.number);
   return goes_on ? own : cut ? own + 1 : -1;
@@ -388,6 +392,8 @@ KGEN_DEVICE int own_slot(const Worker& worker, bool goes_on, bool cut) {
 KGEN_DEVICE int slot_of(const kgen::Pieces& pieces, int piece) {
   return 3 * (pieces.first + piece) + (piece == 0 ? 1 : 0);
 }
+
+// What is merged of several pieces waits apart from them.
 KGEN_DEVICE int merged_slot(const kgen::Pieces& pieces, int piece) { return 3 * (pieces.first + piece) + 2; }
 
 // Writes a thread's share of a row's piece.
@@ -418,7 +424,7 @@ struct Joint {
 };
 
 KGEN_DEVICE Joint joint_of(const kgen::LdsArray<int>& notes, const Worker& worker, int at) {
-  const kgen::Pieces pieces = {kgen::uniform(notes.load(at + kPiecesAt)), kgen::uniform(notes.load(at + kPiecesAt + 1))};
+  const kgen::Pieces pieces = noted_pieces(notes, at);
   Joint joint = {pieces, 1, worker.first + worker.number - pieces.first, 0, 1};
   if (pieces.count > 8) {
     while (joint.span * joint.span < pieces.count) ++joint.span;
@@ -472,116 +478,77 @@ KGEN_DEVICE bool others_present(const kgen::LdsArray<int>& notes, const Piece& p
   return piece.looks() && kgen::uniform(notes.load(kPresentAt)) != 0;
 }
 
-// What a thread has of a row: kShare dims of it.
-struct Share {
-  int row, dim;
-  RowState state;
-  Vec<float, kShare> sums;
-};
-
-// Brings together `count` parts of a thread's shares of rows, in their order. `slot(i)` says where part i waits; part
-// `own`, if it is one of them, is what the shares hold. They then hold the outcome.
-template <int Rows, typename Slot>
-KGEN_DEVICE void merge_parts(const Args& a, int count, int own, const Slot& slot, Share (&shares)[Rows]) {
-  constexpr int kFlight = 8 / Rows < 4 ? 4 : 8 / Rows;  // parts a thread reads at once
+// Brings together `count` parts of a thread's share of a row, in their order. `slot(i)` says where part i waits; part
+// `own`, if it is one of them, is what `state` and `sums` hold. They then hold the outcome.
+template <typename Slot>
+KGEN_DEVICE void merge_parts(const Args& a, int row, int dim, int count, int own, const Slot& slot, RowState& state,
+                             Vec<float, kShare>& sums) {
+  constexpr int kFlight = 8;  // parts a thread reads at once
   const auto out = piece_out_of(a);
   const auto states = piece_states_of(a);
-  RowState merged[Rows];
-  Vec<float, kShare> total[Rows];
-  KGEN_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    merged[r] = {kgen::kMinusInfinity, 0.0f};
-    total[r] = kgen::splat<float, kShare>(0.0f);
-  }
+  RowState merged = {kgen::kMinusInfinity, 0.0f};
+  Vec<float, kShare> total = kgen::splat<float, kShare>(0.0f);
   KGEN_NO_UNROLL
   for (int from = 0; from < count; from += kFlight) {
-    Vec<float, 2> part_states[Rows][kFlight];
-    Vec<float, kShare> part_sums[Rows][kFlight];
+    Vec<float, 2> part_states[kFlight];
+    Vec<float, kShare> part_sums[kFlight];
     KGEN_UNROLL
     for (int i = 0; i < kFlight; ++i) {
-      KGEN_UNROLL
-      for (int r = 0; r < Rows; ++r) {
-        const Share& share = shares[r];
-        part_states[r][i] = {{kgen::kMinusInfinity, 0.0f}};
-        part_sums[r][i] = kgen::splat<float, kShare>(0.0f);
-        if (from + i == own) {
-          part_states[r][i] = {{share.state.max, share.state.sum}};
-          part_sums[r][i] = share.sums;
-        } else if (from + i < count) {
-          const int at = slot(from + i);
-          part_states[r][i] = states.load<2>(at * a.piece_states_stride_piece + share.row * a.piece_states_stride_row);
-          part_sums[r][i] = out.load<kShare>(at * a.piece_out_stride_piece + share.row * a.piece_out_stride_row + share.dim);
-        }
+      part_states[i] = {{kgen::kMinusInfinity, 0.0f}};
+      part_sums[i] = kgen::splat<float, kShare>(0.0f);
+      if (from + i == own) {
+        part_states[i] = {{state.max, state.sum}};
+        part_sums[i] = sums;
+      } else if (from + i < count) {
+        const int at = slot(from + i);
+        part_states[i] = states.load<2>(at * a.piece_states_stride_piece + row * a.piece_states_stride_row);
+        part_sums[i] = out.load<kShare>(at * a.piece_out_stride_piece + row * a.piece_out_stride_row + dim);
       }
     }
     KGEN_UNROLL
     for (int i = 0; i < kFlight; ++i) {
+      const kgen::MergeFactors factors = kgen::merge(merged, {part_states[i][0], part_states[i][1]});
       KGEN_UNROLL
-      for (int r = 0; r < Rows; ++r) {
-        const kgen::MergeFactors factors = kgen::merge(merged[r], {part_states[r][i][0], part_states[r][i][1]});
-        KGEN_UNROLL
-        for (int j = 0; j < kShare; ++j) total[r][j] = total[r][j] * factors.old + part_sums[r][i][j] * factors.added;
-      }
+      for (int j = 0; j < kShare; ++j) total[j] = total[j] * factors.old + part_sums[i][j] * factors.added;
     }
   }
-  KGEN_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    shares[r].state = merged[r];
-    shares[r].sums = total[r];
-  }
+  state = merged;
+  sums = total;
 }
 
-template <int Rows>
-KGEN_DEVICE void merge_span(const Args& a, const Joint& joint, Share (&shares)[Rows]) {
+KGEN_DEVICE void merge_span(const Args& a, int row, int dim, const Joint& joint, RowState& state,
+                            Vec<float, kShare>& sums) {
   const auto slot = [&](int i) { return slot_of(joint.pieces, joint.begin + i); };
-  merge_parts(a, joint.size, -1, slot, shares);
+  merge_parts(a, row, dim, joint.size, -1, slot, state, sums);
 }
-template <int Rows>
-KGEN_DEVICE void merge_spans(const Args& a, const Joint& joint, int own, Share (&shares)[Rows]) {
+KGEN_DEVICE void merge_spans(const Args& a, int row, int dim, const Joint& joint, int own, RowState& state,
+                             Vec<float, kShare>& sums) {
   const auto slot = [&](int i) { return joint.slot_of_span(i); };
-  merge_parts(a, joint.spans(), own, slot, shares);
+  merge_parts(a, row, dim, joint.spans(), own, slot, state, sums);
 }
 
 // Takes a thread's share of a row to where it belongs.
-KGEN_DEVICE void deliver(const Args& a, int seq, int first_head, const Piece& piece, bool present, const Share& share) {
-  Share held[1] = {share};
-  if (present) merge_spans(a, piece.joint, piece.joint.own, held);
+KGEN_DEVICE void deliver(const Args& a, int seq, int first_head, int row, int dim, const Piece& piece, bool present,
+                         RowState state, Vec<float, kShare> sums) {
+  if (present) merge_spans(a, row, dim, piece.joint, piece.joint.own, state, sums);
   if (present || piece.slot < 0) {
-    write_row(a, seq, first_head + share.row, share.dim, held[0].state, held[0].sums);
+    write_row(a, seq, first_head + row, dim, state, sums);
   } else {
-    write_piece(a, piece.slot, share.row, share.dim, share.state, share.sums);
-  }
-}
-
-// Each row of a pass, as many at once as a thread may have under way: `merge` brings its parts together, `write` takes
-// the row, its first dim, state and sums.
-template <typename Merge, typename Write>
-KGEN_DEVICE void merge_rows(const Pass& pass, const Merge& merge, const Write& write) {
-  constexpr int kAtOnce = 1;
-  const int items = pass.rows * kShares;
-  KGEN_NO_UNROLL
-  for (int first = kgen::thread_id(); first < items; first += kAtOnce * kThreads) {
-    Share shares[kAtOnce];
-    KGEN_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int item = first + i * kThreads < items ? first + i * kThreads : first;  // the first again past the last
-      shares[i] = {item / kShares, item % kShares * kShare, {kgen::kMinusInfinity, 0.0f}, kgen::splat<float, kShare>(0.0f)};
-    }
-    merge(shares);
-    KGEN_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * kThreads < items) write(shares[i]);
-    }
+    write_piece(a, piece.slot, row, dim, state, sums);
   }
 }
 
 // The last to bring its part of a round goes on with what is there.
 KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, const Joint& joint) {
   if (joint.first_round()) {
-    const int slot = merged_slot(joint.pieces, joint.begin);
-    merge_rows(
-        pass, [&](auto& shares) { merge_span(a, joint, shares); },
-        [&](const Share& it) { write_piece(a, slot, it.row, it.dim, it.state, it.sums); });
+    KGEN_NO_UNROLL
+    for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kThreads) {
+      const int row = item / kShares, dim = item % kShares * kShare;
+      RowState state = {kgen::kMinusInfinity, 0.0f};
+      auto sums = kgen::splat<float, kShare>(0.0f);
+      merge_span(a, row, dim, joint, state, sums);
+      write_piece(a, merged_slot(joint.pieces, joint.begin), row, dim, state, sums);
+    }
     kgen::device_release();
     kgen::block_sync();
     if (kgen::thread_id() == 0) notes.store(kArrivalAt, is_last(a, joint, false, announce(a, joint, false)));
@@ -589,9 +556,14 @@ KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, 
     kgen::device_acquire();
     if (kgen::uniform(notes.load(kArrivalAt)) == 0) return;
   }
-  merge_rows(
-      pass, [&](auto& shares) { merge_spans(a, joint, -1, shares); },
-      [&](const Share& it) { write_row(a, seq, pass.first_head + it.row, it.dim, it.state, it.sums); });
+  KGEN_NO_UNROLL
+  for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kThreads) {
+    const int row = item / kShares, dim = item % kShares * kShare;
+    RowState state = {kgen::kMinusInfinity, 0.0f};
+    auto sums = kgen::splat<float, kShare>(0.0f);
+    merge_spans(a, row, dim, joint, -1, state, sums);
+    write_row(a, seq, pass.first_head + row, dim, state, sums);
+  }
 }
 
 // When a share is done: what it ended with, and the piece it began with, which was announced before, where others have
@@ -943,7 +915,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         KGEN_UNROLL
         for (int i = 0; i < kShare; ++i) total[i] += values[i] * factor;
       }
-      deliver(a, seq, first_head, piece, present, {from + r, out_dim, merged, total});
+      deliver(a, seq, first_head, from + r, out_dim, piece, present, merged, total);
     }
   }
 }

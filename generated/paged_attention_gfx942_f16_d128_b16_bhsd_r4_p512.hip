@@ -28,7 +28,7 @@
 #include "kgen/gpu/dialect.hpp"
 #include "kgen/gpu/matrix.hpp"
 
-// The argument block, version 1: 62 words. Strides count elements.
+// The argument block, version 1: 65 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -49,11 +49,12 @@ struct Args {
   int64_t piece_states, piece_states_stride_piece, piece_states_stride_row;
   int64_t piece_out, piece_out_stride_piece, piece_out_stride_row;
   int64_t arrivals, arrivals_stride_worker;
+  int64_t row_pieces, row_pieces_stride_seq, row_pieces_stride_pass;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
       max_shares, max_workers, crowded;
 };
-static_assert(sizeof(Args) == 62 * sizeof(int64_t));
+static_assert(sizeof(Args) == 65 * sizeof(int64_t));
 
 namespace {
 
@@ -163,20 +164,10 @@ constexpr int kLdsBytes = kStatesAt + kStatesCount * 4;
 
 // LDS of the kernel that combines parts, where the teams of a row meet.
 constexpr int kCombineThreads = 256;
-<<<<<<< HEAD
 constexpr int kCombineTeams = kCombineThreads / kShares;
 constexpr int kTeamSumsCount = kCombineTeams * kHeadDim;
 constexpr int kTeamStatesAt = kTeamSumsCount * 4;
 constexpr int kCombineBytes = kTeamStatesAt + kCombineTeams * 8;
-=======
-constexpr int kCombineWaves = kCombineThreads / kgen::kWave;
-constexpr int kCombineTeams = kCombineThreads / kShares;
-constexpr int kTeamSumsCount = kCombineTeams * kHeadDim;
-constexpr int kPartWeightsAt = kTeamSumsCount * 4;
-constexpr int kTeamWeightsAt = kPartWeightsAt + kCombineThreads * 4;
-constexpr int kTopsAt = kTeamWeightsAt + kCombineTeams * 4;
-constexpr int kCombineBytes = kTopsAt + kCombineWaves * 4;
->>>>>>> wt-C
 static_assert((kLdsBytes > kCombineBytes ? kLdsBytes : kCombineBytes) == 8320, "what was planned");
 
 KGEN_DEVICE Global<Element> out_of(const Args& a) {
@@ -654,13 +645,7 @@ KGEN_KERNEL(kCombineThreads, 3) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
   const auto exp_sums = exp_sums_of(a);
   KGEN_LDS(lds, kCombineBytes);
   const auto team_sums = lds.array<float>(0, kTeamSumsCount);
-<<<<<<< HEAD
   const auto team_states = lds.array<float>(kTeamStatesAt, 2 * kCombineTeams);
-=======
-  const auto part_weights = lds.array<float>(kPartWeightsAt, kCombineThreads);
-  const auto team_weights = lds.array<float>(kTeamWeightsAt, kCombineTeams);
-  const auto tops = lds.array<float>(kTopsAt, kCombineWaves);
->>>>>>> wt-C
 
   const int team = kgen::thread_id() / kShares;
   const int dim = kgen::thread_id() % kShares * kShare;  // the first of this thread's share
@@ -678,34 +663,8 @@ KGEN_KERNEL(kCombineThreads, 3) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
 
   RowState merged = {kgen::kMinusInfinity, 0.0f};
   Vec<float, kShare> total = kgen::splat<float, kShare>(0.0f);
-<<<<<<< HEAD
   const auto add = [&](const RowState& state, const Vec<float, kShare>& sums) {
     const kgen::MergeFactors factors = kgen::merge(merged, state);
-=======
-  KGEN_NO_UNROLL
-  for (int from = 0; from < parts; from += kCombineThreads) {
-    const int count = parts - from < kCombineThreads ? parts - from : kCombineThreads;
-    const int mine = team < kCombineTeams ? count : 0;  // threads past the last team sum nothing
-    Vec<float, kShare> values[kFlight];
-    const auto read = [&](int first) {
-      KGEN_UNROLL
-      for (int i = 0; i < kFlight; ++i) {
-        const int part = first + i * kCombineTeams;
-        values[i] = kgen::splat<float, kShare>(0.0f);
-        if (part < mine) values[i] = tmp_out.load<kShare>(out_row + (from + part) * a.tmp_out_stride_part + dim);
-      }
-    };
-    read(team);
-
-    // Weights under the largest score so far.
-    RowState own = {kgen::kMinusInfinity, 0.0f};
-    if (thread < count) own = {max_logits.load(max_row + from + thread), exp_sums.load(sum_row + from + thread)};
-    const float top = kgen::lanes_max<1, kgen::kWave>(own.max);
-    if (from > 0) kgen::block_sync();
-    if (kgen::lane_id() == 0) tops.store(wave, top);
-    kgen::block_sync();
-    float seen = merged.max;
->>>>>>> wt-C
     KGEN_UNROLL
     for (int j = 0; j < kShare; ++j) total[j] = total[j] * factors.old + sums[j] * factors.added;
   };
@@ -735,41 +694,10 @@ KGEN_KERNEL(kCombineThreads, 3) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
     kgen::block_sync();
     if (team > 0) return;
     KGEN_NO_UNROLL
-<<<<<<< HEAD
     for (int t = 1; t < kCombineTeams; ++t) {
       const auto state = team_states.load<2>(2 * t);
       add({state[0], state[1]}, team_sums.load<kShare>(t * kHeadDim + dim));
     }
   }
   if (parts > 1) write_row(a, seq, head, dim, merged, total);
-=======
-    for (int first = team; first < mine; first += kCombineTeams * kFlight) {
-      if (first > team) read(first);
-      KGEN_UNROLL
-      for (int i = 0; i < kFlight; ++i) {
-        const int part = first + i * kCombineTeams;
-        const float weight = part < mine ? part_weights.load(part) : 0.0f;
-        merged.sum += weight;
-        KGEN_UNROLL
-        for (int j = 0; j < kShare; ++j) total[j] += values[i][j] * weight;
-      }
-    }
-  }
-
-  // The teams meet.
-  if (team < kCombineTeams) team_sums.store(team * kHeadDim + dim, total);
-  if (team < kCombineTeams && dim == 0) team_weights.store(team, merged.sum);
-  kgen::block_sync();
-  if (team > 0) return;
-  merged.sum = 0.0f;
-  total = kgen::splat<float, kShare>(0.0f);
-  KGEN_UNROLL
-  for (int t = 0; t < kCombineTeams; ++t) {
-    const auto values = team_sums.load<kShare>(t * kHeadDim + dim);
-    merged.sum += team_weights.load(t);
-    KGEN_UNROLL
-    for (int j = 0; j < kShare; ++j) total[j] += values[j];
-  }
-  write_row(a, seq, head, dim, merged, total);
->>>>>>> wt-C
 }

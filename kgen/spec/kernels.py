@@ -46,7 +46,9 @@ def read_grids(top: Fields, scope: Scope, call: Scope, found: Collector) -> dict
     grids = {}
     for entry in top.entries("grid"):
         _check_grid_name(entry, found)
-        fields = Fields(entry.value, "a grid", found, required=_SIZES, optional=("when", "lds"), at=entry.key.span)
+        fields = Fields(
+            entry.value, "a grid", found, required=_SIZES, optional=("when", "lds"), at=entry.key.span
+        )
         sizes = {key: size for key in _SIZES if (size := fields.expr(key)) is not None}
         when, lds = fields.expr("when"), fields.expr("lds")
         for key, size in sizes.items():

@@ -34,6 +34,7 @@ def test_the_argument_block_of_attention(catalog):
         *("piece_states", "piece_states_stride_piece", "piece_states_stride_row"),
         *("piece_out", "piece_out_stride_piece", "piece_out_stride_row"),
         *("arrivals", "arrivals_stride_worker"),
+        *("row_pieces", "row_pieces_stride_seq", "row_pieces_stride_pass"),
         *("num_seqs", "num_heads", "num_blocks", "num_kv_heads", "max_pages"),
         *(fact.name for fact in catalog.ops["paged_attention"].facts),
     ]
@@ -163,32 +164,29 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
 
 
 @pytest.mark.parametrize(
-    ("units", "seqs", "heads", "length", "want"),
+    ("units", "seqs", "heads", "length", "group", "want"),
     [
-        (132, 1, 8, 512, 0),  # short
-        (132, 33, 8, 1024, 0),  # 264 rows fill 132 units twice
-        (132, 32, 8, 1024, -1),
-        (132, 64, 8, 4096, -1),
-        (132, 1, 8, 33_792, 512),  # alone, and up to 528 parts
-        (132, 1, 8, 33_793, -1),
-        (132, 2, 8, 2048, -1),
-        (80, 256, 32, 131_072, -1),
-        (0, 64, 8, 4096, 0),  # a CPU
+        (132, 1, 8, 512, 4, 0),  # short
+        (132, 25, 8, 1024, 4, 0),  # 200 rows fill 132 units one and a half times
+        (132, 24, 8, 1024, 4, -1),
+        (132, 64, 8, 4096, 4, -1),
+        (132, 1, 8, 33_792, 4, 512),  # alone, and up to 528 parts
+        (132, 1, 8, 33_793, 4, -1),
+        (132, 1, 1, 131_072, 128, 1024),  # by teams, and up to 132 parts
+        (132, 1, 1, 135_169, 128, -1),
+        (132, 2, 8, 2048, 4, -1),
+        (80, 256, 32, 131_072, 4, -1),
+        (0, 64, 8, 4096, 4, 0),  # a CPU
     ],
 )
 def test_calls_that_name_no_policy_get_even_shares_but_for_short_rows_and_one_alone(
-    catalog, units, seqs, heads, length, want
+    catalog, units, seqs, heads, length, group, want
 ):
     policy = compile_policy(catalog.ops["paged_attention"])
     rule = next(r for r in policy.select if r.param == "partition_size")
-    facts = {
-        "num_seqs": seqs,
-        "num_heads": 4 * heads,
-        "num_kv_heads": heads,
-        "passes": 1,
-        "max_seq_len": length,
-    }
-    assert evaluate(rule.want, {**facts, "target.compute_units": units, "group": 4}) == want
+    facts = {"num_seqs": seqs, "num_heads": 4 * heads, "num_kv_heads": heads, "passes": 1, "group": group}
+    facts |= {"max_seq_len": length, "target.compute_units": units, "target.group_products": units == 132}
+    assert evaluate(rule.want, facts) == want
 
 
 def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):
