@@ -43,8 +43,8 @@ def test_combine_is_a_kernel_of_its_own():
     entry = built(variant("gfx942", **DECODE[0]))
     assert entry.launch.then.symbol == f"{entry.symbol}_combine"
     found = instructions(entry, entry.launch.then.symbol)
-    assert found["global_load_dwordx4"] == 2 * 8  # eight parts in flight: the first, and those of a loop
-    assert found["s_barrier"] == 4 and found["ds_read_b128"] and not found["scratch_load_dwordx4"]
+    assert found["global_load_dwordx4"] == 8  # parts in flight
+    assert found["s_barrier"] == 1 and found["ds_read_b128"] and not found["scratch_load_dwordx4"]
 
 
 MATRIX = [
