@@ -7,6 +7,7 @@ import pytest
 from kgen.manifest import Box
 from kgen.render.launch import kernels_of, launch_of
 from kgen.syntax.ast import Int
+from tests.codegen.disassembly import variant
 
 
 @pytest.fixture
@@ -31,3 +32,18 @@ def test_templates_see_the_same_boxes(split):
     assert first.boxes[0].map.endswith(
         ", a.k_cache_stride_block, a.k_cache_stride_head, a.k_cache_stride_token, 16"
     )
+
+
+def test_a_grid_may_have_shared_memory_of_its_own():
+    made = variant(
+        "sm_90",
+        dtype="bf16",
+        head_dim=128,
+        block_size=16,
+        layout="bshd",
+        reuse_kv_times=128,
+        partition_size=512,
+    )
+    launch = launch_of(made)
+    assert launch.dynamic_lds == made.lets["lds_bytes"] > 200_000
+    assert launch.then.dynamic_lds == made.lets["combine_bytes"] == 4 * 8 * (128 + 2)
