@@ -13,9 +13,10 @@ kernels                              the launches of a GPU variant: symbol, x, y
 boxes                                tensors that come in boxes, parameters of the first kernel: name, map
 dynamic_lds                          bytes of shared memory that come with the launch; 0: it declares them
 products(dtype)                      the matrix instruction and plans of both products; None without one
-matrix_form(dtype, key_vector=N, value_vector=N, tiles=T)
-                                     the same as counts and C++ places; an error without one. N: elements
-                                     of K, V read at once, where not 16 bytes. T: tiles of tokens at once
+matrix_form(dtype, turned=B, key_vector=N, value_vector=N, tiles=T)
+                                     the same as counts and C++ places; an error without one. B: whether P
+                                     is turned between the products. N: elements of K, V read at once, where
+                                     not 16 bytes. T: tiles of tokens at once
 variant_args                         arguments of the mask and score: name, axis, ctype, word
 mask_expr(q=, kv=, head=, batch=)    whether a pair is visible, as C++; empty where all are
 score_expr(s=, q=, kv=, ...)         the score in natural units; empty where it is s
