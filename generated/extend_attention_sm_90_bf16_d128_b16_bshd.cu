@@ -521,8 +521,8 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         }
 
         // Weights are taken relative to the largest score so far, or one that is not far below it: a row's sums are
-        // rescaled only when a score outgrows that by a factor of 2^kHeadroom.
-        constexpr float kHeadroom = 8.0f;
+        // rescaled only when a score outgrows that by a factor of 2^kSlack.
+        constexpr float kSlack = 8.0f;
         float most[kSlots], shift[kSlots], sum[kSlots];
         bool grows = false;
         KGEN_UNROLL
@@ -533,7 +533,7 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
         for (int slot = 0; slot < kSlots; ++slot) {
           const float old = state[slot].max;
           const float top = kgen::lanes_max<1, 4>(most[slot]) * kToBase2;
-          const float seen = top - old > kHeadroom ? top : old;
+          const float seen = top - old > kSlack ? top : old;
           grows |= seen != old;
           shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
           factor[slot] = kgen::exp2(old - shift[slot]);

@@ -614,8 +614,8 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_kvfp8_e4m3_d128_b16_bs
       }
 
       // What is hidden weighs nothing. Weights are taken relative to the largest score so far, or one that is not
-      // far below it: a row's sums are rescaled only when a score outgrows that by a factor of 2^kHeadroom.
-      constexpr float kHeadroom = 8.0f;
+      // far below it: a row's sums are rescaled only when a score outgrows that by a factor of 2^kSlack.
+      constexpr float kSlack = 8.0f;
       KGEN_UNROLL
       for (int t = 0; t < kRowTiles; ++t) {
         float top[kSlots], shift[kSlots], factor[kSlots], sum[kSlots];
@@ -635,7 +635,7 @@ KGEN_KERNEL(kThreads, 2) void extend_attention_sm_90_bf16_kvfp8_e4m3_d128_b16_bs
           const auto held = states.load<2>(state_at(t, slot));
           const float old = held[0];
           const float most = kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]) * kToBase2;
-          const float seen = most - old > kHeadroom ? most : old;
+          const float seen = most - old > kSlack ? most : old;
           outgrown |= seen != old;
           shift[slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
           factor[slot] = kgen::exp2(old - shift[slot]);

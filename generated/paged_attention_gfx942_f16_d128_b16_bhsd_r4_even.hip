@@ -306,8 +306,7 @@ KGEN_DEVICE int seq_tokens(const Args& a, int seq) {
   return held;
 }
 
-// Even shares: see shares.hpp. A worker is a block; those of a head are kHeads blocks apart, so that blocks next to one
-// another have the same share of different heads.
+// Even shares: see shares.hpp. A worker is a block. Blocks next to one another have the same share of different heads.
 constexpr int kWorkers = 608;
 constexpr int tiles_in(int tokens) { return tokens < kBlockTokens ? 1 : tokens / kBlockTokens; }
 constexpr int kRowCost = tiles_in(64);
@@ -348,8 +347,9 @@ struct Tile {
   KGEN_DEVICE bool before(const Tile& other) const { return seq != other.seq ? seq < other.seq : tile < other.tile; }
 };
 
-// LDS keeps where the share begins and ends, with the pieces of the row that it begins in and of the one it ends in; and
-// what there is of other blocks' pieces (joints.j2).
+// LDS keeps where the share begins and ends, with the pieces of the row that it begins in and of the one it ends in
+//; and
+// what there is of other blocks' pieces.
 constexpr int kBeginAt = 0, kEndAt = 4, kPresentAt = 8, kArrivalAt = 9;
 constexpr int kPiecesAt = 2;  // from kBeginAt or kEndAt
 

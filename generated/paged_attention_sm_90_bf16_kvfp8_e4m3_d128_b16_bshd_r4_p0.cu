@@ -75,7 +75,7 @@ constexpr int kRows = 4;        // query heads served by one read of KV
 constexpr int kVector = 16;  // elements a lane reads at once of keys
 constexpr int kValueVector = 16;  // and of values
 // The largest weight lies between 2^8 and 2^14, so that small ones keep their digits in halves.
-constexpr float kHeadroom = 8.0f;
+constexpr float kRaised = 8.0f;
 constexpr float kSlack = 6.0f;
 constexpr float kLargestQuery = 32768.0f;  // queries are moved below this
 
@@ -494,7 +494,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       bool outgrown = false;
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
-        top[slot] -= kHeadroom;
+        top[slot] -= kRaised;
         outgrown = outgrown || top[slot] > state[t][slot].max + kSlack;
       }
       if (kgen::ballot(outgrown) != 0) {

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from kgen import api
     from kgen.targets.draw import draw_instruction
     from kgen.targets.instructions import instruction, instructions
-    from kgen.variants.products import describe, products_of
+    from kgen.variants.products import plans_of
 
     target = api.check().target(args.target.removeprefix("sim:"))
     if args.instruction is None:
@@ -52,5 +52,5 @@ def run(args: argparse.Namespace) -> int:
         cells = {name: getattr(one, name).cells for name in ("a", "b", "d")}
         print_json({"target": target.name, "instruction": one.name, "dtype": one.dtype, **cells})
     else:
-        print(f"{draw_instruction(one)}\n\nPlan for attention\n{describe(products_of(one))}")
+        print(f"{draw_instruction(one)}\n\nPlan for attention\n{plans_of(one)}")
     return 0

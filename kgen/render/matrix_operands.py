@@ -53,6 +53,7 @@ class OutForm:
 
 
 def key_form(plan: Products, scores: ScoreLoads, made: Maker) -> KeyForm:
+    """K as `scores` loads it. Raises KgenError (K336), as all of these do."""
     key = key_fragment(plan.instruction, plan.operands)
     rows, slot_of = slots_of(key)
     return KeyForm(
@@ -67,6 +68,7 @@ def key_form(plan: Products, scores: ScoreLoads, made: Maker) -> KeyForm:
 
 
 def value_form(plan: Products, values: ValueLoads, made: Maker) -> ValueForm:
+    """V as `values` loads it."""
     operands = plan.operands
     value = value_fragment(plan.instruction, operands)
     rows, slot_of = slots_of(value)
@@ -89,6 +91,7 @@ def value_form(plan: Products, values: ValueLoads, made: Maker) -> ValueForm:
 
 
 def out_form(output: Fragment, values: ValueLoads, rows: Rows, made: Maker) -> OutForm:
+    """O, (query, column), by the dims `values` gives its columns; `rows`: of the scores, by `slots_of`."""
     slots = made.same_rows(output, rows)
     columns = values.vector // values.tiles
     first = [tuple(values.dims[0][lane[e][1]] for lane in output.cells) for e in range(output.elements)]

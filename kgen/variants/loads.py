@@ -15,23 +15,26 @@ What it does not do: order the loads in time, or choose how many tokens a tile h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgen.targets.matrix import Fragment, MatrixInstruction
 from kgen.variants.operand import OperandPlan
+
+Share = tuple[int, ...]
+"""The indices of a product that a lane has."""
 
 
 @dataclass(frozen=True)
 class ScoreLoads:
     """Dims of the first product. Step s, summed position k takes dim `dims[s][k]` of its chunk
     of `steps * k` dims; a lane's vector starts at dim `starts[lane]` and holds `vector` elements,
-    `vector // steps` for each step. A lane reads `rows` tokens of a product."""
+    `vector // steps` for each step."""
 
     vector: int
     steps: int
     dims: tuple[tuple[int, ...], ...]
     starts: tuple[int, ...]
-    rows: int = 1
 
     @property
     def chunk(self) -> int:
@@ -69,21 +72,12 @@ def plan_score_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: 
     a lane holds different dims of its tokens, or lanes divide the sum unevenly."""
     key = key_fragment(instruction, plan)
     held = [_same_positions(lane) for lane in key.cells]
-    if any(positions is None for positions in held):
+    shares = sorted({positions for positions in held if positions is not None})
+    dims = None if None in held else _dealt(shares, key.cols, vector)
+    if dims is None:
         return None
-    shares = sorted({p for p in held if p is not None})
-    width = len(shares[0])
-    even = sorted(k for share in shares for k in share) == list(range(key.cols))
-    if not even or any(len(share) != width for share in shares) or vector % width:
-        return None
-    steps = vector // width
-    dims = [[0] * key.cols for _ in range(steps)]
-    for index, share in enumerate(shares):
-        for step in range(steps):
-            for place, k in enumerate(share):
-                dims[step][k] = index * vector + step * width + place
-    starts = tuple(shares.index(p) * vector for p in held if p is not None)
-    return ScoreLoads(vector, steps, tuple(map(tuple, dims)), starts, rows=key.elements // width)
+    starts = tuple(shares.index(positions) * vector for positions in held if positions is not None)
+    return ScoreLoads(vector, len(dims), dims, starts)
 
 
 def plan_value_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: int) -> ValueLoads | None:
@@ -92,17 +86,26 @@ def plan_value_loads(instruction: MatrixInstruction, plan: OperandPlan, vector: 
     value = value_fragment(instruction, plan)
     held = [tuple(dict.fromkeys(col for _, col in lane)) for lane in value.cells]
     shares = list(dict.fromkeys(held))
-    width = len(shares[0])
-    if sorted(col for share in shares for col in share) != list(range(value.cols)) or vector % width:
+    dims = _dealt(shares, value.cols, vector)
+    if dims is None:
         return None
-    tiles = vector // width
-    dims = [[0] * value.cols for _ in range(tiles)]
-    for index, share in enumerate(shares):
-        for tile in range(tiles):
-            for place, col in enumerate(share):
-                dims[tile][col] = index * vector + tile * width + place
-    starts = tuple(shares.index(share) * vector for share in held)
-    return ValueLoads(vector, tiles, tuple(map(tuple, dims)), starts)
+    return ValueLoads(vector, len(dims), dims, tuple(shares.index(share) * vector for share in held))
+
+
+def _dealt(shares: Sequence[Share], count: int, vector: int) -> tuple[tuple[int, ...], ...] | None:
+    """Dims for several products, by product and index: lanes with share i take `vector` dims, from
+    i * vector on, as many at each product as they have indices of it. None where the shares are no even
+    division of the `count` indices, or their size none of `vector`."""
+    width = len(shares[0]) if shares else 0
+    even = sorted(index for share in shares for index in share) == list(range(count))
+    if not even or any(len(share) != width for share in shares) or vector % width:
+        return None
+    dims = [[0] * count for _ in range(vector // width)]
+    for number, share in enumerate(shares):
+        for product, row in enumerate(dims):
+            for place, index in enumerate(share):
+                row[index] = number * vector + product * width + place
+    return tuple(map(tuple, dims))
 
 
 def _same_positions(lane: tuple[tuple[int, int], ...]) -> tuple[int, ...] | None:

@@ -69,6 +69,12 @@ def _loads(one: MatrixInstruction, operands: OperandPlan) -> tuple[ScoreLoads | 
     return plan_score_loads(one, operands, vector), plan_value_loads(one, operands, vector)
 
 
+def plans_of(one: MatrixInstruction) -> str:
+    """The plans of an instruction in words: for many query rows and, where a wave can turn P, for few."""
+    turned = turned_products(one)
+    return "\n".join(map(describe, [products_of(one), *([turned] if turned else [])]))
+
+
 def describe(plan: Products) -> str:
     """A plan in words and figures, for a person."""
     one, operands = plan.instruction, plan.operands

@@ -8,30 +8,15 @@ from tests.codegen.disassembly import built, has_nvcc, inner_loop, loop_with, te
 pytestmark = pytest.mark.skipif(not has_nvcc(), reason="nvcc is not installed")
 
 
-def decode(arch, dtype, head_dim):
-    """A variant of the matrix form, in parts."""
-    return variant(
-        arch,
-        dtype=dtype,
-        head_dim=head_dim,
-        block_size=16,
-        layout="bhsd",
-        reuse_kv_times=8,
-        partition_size=512,
-    )
+def decode(arch, dtype, head_dim, layout="bhsd", reuse=8, partition_size=512):
+    """A variant of decode over pages of 16, in parts where no other size is named."""
+    sizes = {"dtype": dtype, "head_dim": head_dim, "block_size": 16, "partition_size": partition_size}
+    return variant(arch, layout=layout, reuse_kv_times=reuse, **sizes)
 
 
 @pytest.mark.parametrize(("layout", "reuse"), [("bshd", 16), ("vllm", 5)])
 def test_the_largest_reuse_of_a_layout_fits_the_registers(layout, reuse):
-    made = variant(
-        "sm_90",
-        dtype="bf16",
-        head_dim=128,
-        block_size=16,
-        layout=layout,
-        reuse_kv_times=reuse,
-        partition_size=512,
-    )
+    made = decode("sm_90", "bf16", 128, layout, reuse)
     resources = built(made).resources
     assert resources["spills"] == resources["scratch_bytes"] == 0
     assert resources["registers"] <= made.target.registers
@@ -68,15 +53,7 @@ def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, h
 @pytest.mark.parametrize("partition_size", [0, 512, -1])
 def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
     """Scores of a tile and values of the one before, none of them read by a lane, and nothing spilled."""
-    made = variant(
-        "sm_90",
-        dtype="bf16",
-        head_dim=128,
-        block_size=16,
-        layout="bshd",
-        reuse_kv_times=reuse,
-        partition_size=partition_size,
-    )
+    made = decode("sm_90", "bf16", 128, "bshd", reuse, partition_size)
     entry = built(made)
     assert entry.resources["spills"] == 0 and entry.resources["registers"] <= made.lets["registers"]
     assert entry.launch.block == reuse * 2 + 128
@@ -89,15 +66,7 @@ def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
 
 
 def test_a_block_that_adds_orders_what_it_wrote_and_what_it_reads():
-    made = variant(
-        "sm_90",
-        dtype="bf16",
-        head_dim=128,
-        block_size=16,
-        layout="bshd",
-        reuse_kv_times=4,
-        partition_size=-1,
-    )
+    made = decode("sm_90", "bf16", 128, "bshd", 4, -1)
     texts = texts_of(built(made), made.name)
     adds = [i for i, text in enumerate(texts) if "ATOMG.E.ADD" in text]
     assert adds

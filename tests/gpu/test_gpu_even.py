@@ -84,6 +84,14 @@ def test_a_dirty_workspace_is_not_seen():
         near(*call(args), want)
 
 
+@pytest.mark.parametrize(("heads", "reuse"), [(100, 64), (130, 128), (256, 128)])
+def test_groups_that_teams_multiply(heads, reuse):
+    """Groups of 50, 65 and 128 heads; one row is in many pieces."""
+    q, *rest = make([30_000, 77, 0, 450])
+    args = [torch.randn(4, heads, DIM, dtype=q.dtype, device=DEVICE), *rest]
+    near(*call(args, reuse_kv_times=reuse), exact(*args))
+
+
 @pytest.mark.parametrize("layout", ["bhsd", "bhsd_vt", "vllm"])
 @pytest.mark.parametrize("heads", [2, 10, 24])
 def test_layouts_and_groups(layout, heads):

@@ -35,15 +35,8 @@ def test_templates_see_the_same_boxes(split):
 
 
 def test_a_grid_may_have_shared_memory_of_its_own():
-    made = variant(
-        "sm_90",
-        dtype="bf16",
-        head_dim=128,
-        block_size=16,
-        layout="bshd",
-        reuse_kv_times=128,
-        partition_size=512,
-    )
+    sizes = {"dtype": "bf16", "head_dim": 128, "block_size": 16, "layout": "bshd"}
+    made = variant("sm_90", reuse_kv_times=128, partition_size=512, **sizes)
     launch = launch_of(made)
     assert launch.dynamic_lds == made.lets["lds_bytes"] > 200_000
     assert launch.then.dynamic_lds == made.lets["combine_bytes"] == 4 * 8 * (128 + 2)

@@ -168,6 +168,15 @@ def test_a_fault_in_one_piece_of_a_row_leaves_no_count_behind():
             assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("entry", [-1, 10**6])
+def test_a_row_that_begins_with_a_bad_page_is_not_asked_for_ahead(entry):
+    """The first tile of a row is asked for while the row before it ends."""
+    call = Call(Batch([40, 300], dtype=torch.bfloat16), "sim:sm_90")
+    call.batch.block_table[1, 0] = entry
+    with pytest.raises(KgenError, match=f"block id {entry}"):
+        call.run(1)
+
+
 def test_every_piece_of_a_row_with_a_fault_is_nan(monkeypatch):
     """As on a GPU, where what was written stays."""
     batch = Batch([3000, 40], dtype=torch.bfloat16)

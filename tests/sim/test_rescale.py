@@ -22,9 +22,14 @@ def climb(batch, scores):
         batch.k[mine] = padded.view(count, BLOCK, 1, 1).expand(-1, -1, batch.k.shape[2], HEAD_DIM)
 
 
-@pytest.mark.parametrize("arch", ["sim:gfx936", "sim:gfx942", "sim:sm_90"])
+@pytest.mark.parametrize(
+    ("arch", "reuse"),
+    [
+        *((arch, reuse) for arch in ("sim:gfx936", "sim:gfx942", "sim:sm_90") for reuse in (4, 16)),
+        ("sim:sm_90", 64),
+    ],
+)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("reuse", [4, 16])
 @pytest.mark.parametrize("step", [0.03, 0.2, 3.0, -0.2, 40.0])
 def test_scores_that_rise_or_fall_along_a_row(arch, dtype, reuse, step):
     batch = Batch([LENGTH, 70, 1], heads=2 * reuse, kv_heads=2, dtype=dtype)

@@ -17,7 +17,7 @@ from kgen.spec.load import load_catalog
 from kgen.targets.instructions import instructions
 from kgen.variants.loads import key_fragment, value_fragment
 from kgen.variants.operand import candidates, plan_operands
-from kgen.variants.products import describe, plan_products, products_of
+from kgen.variants.products import plan_products, plans_of, products_of
 from tests.variants.test_operand import KNOWN, MFMA16, MFMA32, MMA_SYNC, MMAC, check_plan
 
 GOLDEN = Path(__file__).parent / "products.golden"
@@ -30,7 +30,7 @@ def golden_text() -> str:
     parts = []
     for target in TARGETS.values():
         parts.append(f"{target.name}\n" + "=" * len(target.name))
-        parts += [describe(products_of(one)) for one in instructions(target).values()]
+        parts += [plans_of(one) for one in instructions(target).values()]
     return "\n\n".join(parts) + "\n"
 
 
