@@ -9,12 +9,12 @@
 //                                      behind the one before
 //   columns_at(array, at, panel)       one of 16 such rows, as long as there are columns: 64 of them from
 //                                      `at` on, the next 64 `panel` elements farther
-//   products_begin(kept...)            what has been put into these registers is there for products: sums,
-//                                      and operands, which are Vec<T, 8> or arrays of them
+//   products_begin(kept...)            what has been put into these registers is there for products: sums or
+//                                      arrays of them, and operands, which are Vec<T, 8> or arrays of them
 //   multiply(sums, a, b, more)         sums = A B, and the sums before where there are `more`, of f16 or
-//                                      bf16. A is rows, or of each thread a Vec<T, 8>: those 8 of the 16 x 16
-//                                      elements of its wave that it had of sums. B is N rows, which are its
-//                                      columns, or columns_at
+//                                      bf16. A is rows, or columns_at, which are its rows, or of each thread a
+//                                      Vec<T, 8>: those 8 of the 16 x 16 elements of its wave that it had of
+//                                      sums. B is N rows, which are its columns, or columns_at
 //   products_commit()                  what was asked for since the last is a batch
 //   products_wait<Left>(kept...)       until only the last Left batches are under way; these registers, of
 //                                      the others, are the lanes' own again
@@ -24,6 +24,7 @@
 //   engine_fence()                     what this thread has stored into shared memory is there for products
 //                                      and the copy engine, of those that learn of it afterwards
 //   group_sync()                       barrier of a group; orders shared memory
+//   group_any(mine)                    the same, and whether it is true of any thread
 //   registers_give<N>(), registers_take<N>()
 //                                      threads of the group go on with N registers each: some are given
 //                                      back, or taken of what others gave

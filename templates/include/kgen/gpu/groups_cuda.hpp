@@ -20,6 +20,11 @@ KGEN_DEVICE void pin(GroupSums<N>& sums) {
   KGEN_UNROLL
   for (int e = 0; e < N / 2; ++e) pin(sums.values[e]);
 }
+template <int N, int Count>
+KGEN_DEVICE void pin(GroupSums<N> (&sums)[Count]) {
+  KGEN_UNROLL
+  for (int i = 0; i < Count; ++i) pin(sums[i]);
+}
 template <typename T>
 KGEN_DEVICE void pin(Vec<T, 8>& operand) {
   uint4 words = bits::cast<uint4>(operand);
@@ -41,23 +46,19 @@ KGEN_DEVICE uint64_t descriptor(const LdsArray<T>& array, int at, unsigned panel
   return place | static_cast<uint64_t>(panel_bytes >> 4) << 16 | kGroupOfRows << 32 | kSwizzled << 62;
 }
 
-template <typename T>
-struct RowsOperand {
-  static constexpr int kColumns = 0;
-  uint64_t words;
-};
-template <typename T>
-struct ColumnsOperand {
-  static constexpr int kColumns = 1;
+// Columns: whether its rows are columns there.
+template <typename T, int Columns>
+struct LdsOperand {
+  static constexpr int kColumns = Columns;
   uint64_t words;
 };
 
 template <typename T>
-KGEN_DEVICE RowsOperand<T> rows_at(const LdsArray<T>& array, int at) {
+KGEN_DEVICE LdsOperand<T, 0> rows_at(const LdsArray<T>& array, int at) {
   return {descriptor(array, at, 16)};
 }
 template <typename T>
-KGEN_DEVICE ColumnsOperand<T> columns_at(const LdsArray<T>& array, int at, int panel) {
+KGEN_DEVICE LdsOperand<T, 1> columns_at(const LdsArray<T>& array, int at, int panel) {
   return {descriptor(array, at, panel * static_cast<unsigned>(sizeof(T)))};
 }
 
@@ -79,11 +80,13 @@ KGEN_DEVICE void before_waiting(float value) {
   asm volatile("bar.warp.sync %0;" ::"r"(value < 0.0f ? 0u : 0xffffffffu) : "memory");
 }
 
-// The sums as operands of an instruction, 8 by 8, and their names in its text.
-#define KGEN_SUMS_8(i)                                                                                \
-  "+f"(sums.values[i]), "+f"(sums.values[i + 1]), "+f"(sums.values[i + 2]), "+f"(sums.values[i + 3]), \
-      "+f"(sums.values[i + 4]), "+f"(sums.values[i + 5]), "+f"(sums.values[i + 6]), "+f"(sums.values[i + 7])
+// The sums as operands of an instruction, and their names in its text.
+#define KGEN_SUMS_4(i) \
+  "+f"(sums.values[i]), "+f"(sums.values[i + 1]), "+f"(sums.values[i + 2]), "+f"(sums.values[i + 3])
+#define KGEN_SUMS_8(i) KGEN_SUMS_4(i), KGEN_SUMS_4(i + 4)
+#define KGEN_SUMS_12(i) KGEN_SUMS_8(i), KGEN_SUMS_4(i + 8)
 #define KGEN_SUMS_16(i) KGEN_SUMS_8(i), KGEN_SUMS_8(i + 8)
+#define KGEN_SUMS_24(i) KGEN_SUMS_16(i), KGEN_SUMS_8(i + 16)
 #define KGEN_SUMS_32(i) KGEN_SUMS_16(i), KGEN_SUMS_16(i + 16)
 #define KGEN_SUMS_40(i) KGEN_SUMS_32(i), KGEN_SUMS_8(i + 32)
 #define KGEN_SUMS_56(i) KGEN_SUMS_40(i), KGEN_SUMS_16(i + 40)
@@ -91,9 +94,12 @@ KGEN_DEVICE void before_waiting(float value) {
 #define KGEN_SUMS_88(i) KGEN_SUMS_64(i), KGEN_SUMS_16(i + 64), KGEN_SUMS_8(i + 80)
 #define KGEN_SUMS_96(i) KGEN_SUMS_64(i), KGEN_SUMS_32(i + 64)
 #define KGEN_SUMS_128(i) KGEN_SUMS_64(i), KGEN_SUMS_64(i + 64)
-#define KGEN_NAMES_32                                                      \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define KGEN_NAMES_4 "%0, %1, %2, %3"
+#define KGEN_NAMES_8 KGEN_NAMES_4 ", %4, %5, %6, %7"
+#define KGEN_NAMES_12 KGEN_NAMES_8 ", %8, %9, %10, %11"
+#define KGEN_NAMES_16 KGEN_NAMES_12 ", %12, %13, %14, %15"
+#define KGEN_NAMES_24 KGEN_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define KGEN_NAMES_32 KGEN_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define KGEN_NAMES_40 \
   KGEN_NAMES_32       \
   ", "                \
@@ -122,18 +128,18 @@ KGEN_DEVICE void before_waiting(float value) {
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define KGEN_INPUT(i) "%" #i
-// D = A B (+ D), of M rows from shared memory and from registers: count is that of a thread's sums, and the
+// D = A B (+ D), of A from shared memory and from registers: count is that of a thread's sums, and the
 // operands behind these have the numbers i0 and following.
 #define KGEN_GROUP_PRODUCT(columns, count, T, type, i0, i1, i2, i3, i4, i5, i6)                         \
-  template <typename B>                                                                                 \
-  KGEN_DEVICE void multiply(GroupSums<columns>& sums, const RowsOperand<T>& a, const B& b, bool more) { \
+  template <int OfA, typename B>                                                                                 \
+  KGEN_DEVICE void multiply(GroupSums<columns>& sums, const LdsOperand<T, OfA>& a, const B& b, bool more) { \
     asm volatile(                                                                                    \
         "{\n.reg .pred more;\nsetp.ne.b32 more, " KGEN_INPUT(i2)                                      \
         ", 0;\n"                                                                                     \
         "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" KGEN_NAMES_##count  \
-        "}, " KGEN_INPUT(i0) ", " KGEN_INPUT(i1) ", more, 1, 1, 0, " KGEN_INPUT(i3) ";\n}"             \
+        "}, " KGEN_INPUT(i0) ", " KGEN_INPUT(i1) ", more, 1, 1, " KGEN_INPUT(i3) ", " KGEN_INPUT(i4) ";\n}" \
         : KGEN_SUMS_##count(0)                                                                       \
-        : "l"(a.words), "l"(b.words), "r"(static_cast<int>(more)), "n"(B::kColumns)                  \
+        : "l"(a.words), "l"(b.words), "r"(static_cast<int>(more)), "n"(OfA), "n"(B::kColumns)                  \
         : "memory");  \
   }                                                                                                     \
   template <typename B>                                                                                 \
@@ -153,6 +159,11 @@ KGEN_DEVICE void before_waiting(float value) {
 #define KGEN_GROUP_PRODUCTS(columns, count, ...)              \
   KGEN_GROUP_PRODUCT(columns, count, f16, "f16", __VA_ARGS__) \
   KGEN_GROUP_PRODUCT(columns, count, bf16, "bf16", __VA_ARGS__)
+KGEN_GROUP_PRODUCTS(8, 4, 4, 5, 6, 7, 8, 9, 10)
+KGEN_GROUP_PRODUCTS(16, 8, 8, 9, 10, 11, 12, 13, 14)
+KGEN_GROUP_PRODUCTS(24, 12, 12, 13, 14, 15, 16, 17, 18)
+KGEN_GROUP_PRODUCTS(32, 16, 16, 17, 18, 19, 20, 21, 22)
+KGEN_GROUP_PRODUCTS(48, 24, 24, 25, 26, 27, 28, 29, 30)
 KGEN_GROUP_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
 KGEN_GROUP_PRODUCTS(80, 40, 40, 41, 42, 43, 44, 45, 46)
 KGEN_GROUP_PRODUCTS(112, 56, 56, 57, 58, 59, 60, 61, 62)
@@ -167,6 +178,16 @@ KGEN_DEVICE void engine_fence() { asm volatile("fence.proxy.async.shared::cta;" 
 constexpr int kGroupBarriers = 1;
 KGEN_DEVICE void group_sync() {
   asm volatile("bar.sync %0, %1;" ::"r"(kGroupBarriers + thread_id() / kGroup), "n"(kGroup) : "memory");
+}
+KGEN_DEVICE bool group_any(bool mine) {
+  int any;
+  asm volatile(
+      "{\n.reg .pred mine, any;\nsetp.ne.b32 mine, %1, 0;\n"
+      "barrier.cta.red.or.pred.aligned any, %2, %3, mine;\nselp.b32 %0, 1, 0, any;\n}"
+      : "=r"(any)
+      : "r"(static_cast<int>(mine)), "r"(kGroupBarriers + thread_id() / kGroup), "n"(kGroup)
+      : "memory");
+  return any != 0;
 }
 
 template <int N>

@@ -22,6 +22,7 @@ struct Asking {
   uint32_t committed;  // batches
   uint32_t over;       // of them, waited for
   uint32_t begun;      // products_begins so far
+  uint32_t votes;      // group_anys so far
   bool ready;          // whether there was one since the last batch
   int count;
   Kept kept[kMost];
@@ -35,7 +36,7 @@ inline Asking& asking() {
   Asking& it = the_askings[thread];
   if (it.serial != machine().serial) {
     it.serial = machine().serial;
-    it.committed = it.over = it.begun = 0;
+    it.committed = it.over = it.begun = it.votes = 0;
     it.count = 0;
     it.ready = false;
   }

@@ -18,9 +18,11 @@ struct Placed {
 inline int swizzled(int byte) { return byte ^ (byte >> 7 & 7) << 4; }
 
 // What a group multiplies next, as each of its threads says.
+enum class Kind { kRows, kColumns, kHeld };
 struct Factors {
   Placed a, b;
-  bool more, held;
+  bool more;
+  Kind kind;  // of A
   unsigned char registers[16];
 };
 
@@ -31,6 +33,12 @@ struct GroupProduct {
 };
 
 inline Array<GroupProduct> the_group_products;
+
+struct Votes {
+  bool said[2][kGroupThreads];
+};
+
+inline Array<Votes> the_votes;
 
 // The 8 elements of an operand at a multiple of 16 bytes.
 template <typename T>
@@ -61,11 +69,15 @@ void fill_product(GroupProduct& it, Where where) {
     machine().stop(where, "multiply: thread %d of the group names other operands than its first", i);
   }
   for (int row = 0; row < 64; ++row) {
-    for (int k = 0; k < 16 && !first.held; k += 8) {
+    for (int k = 0; k < 16 && first.kind == Kind::kRows; k += 8) {
       const Vec<T, 8> read = piece<T>(first.a, in_rows(row, k), where);
       for (int i = 0; i < 8; ++i) it.a[row][k + i] = to_float(read[i]);
     }
-    for (int k = 0; k < 16 && first.held; ++k) {
+    for (int k = 0; k < 16 && first.kind == Kind::kColumns && row % 8 == 0; ++k) {
+      const Vec<T, 8> read = piece<T>(first.a, in_columns(k, row, first.a.panel), where);
+      for (int i = 0; i < 8; ++i) it.a[row + i][k] = to_float(read[i]);
+    }
+    for (int k = 0; k < 16 && first.kind == Kind::kHeld; ++k) {
       // The lane and the element of its Vec<T, 8> that hold it: where sums_row and sums_column say so.
       const int lane = row % 8 * 4 + k % 8 / 2, e = k / 8 * 4 + row % 16 / 8 * 2 + k % 2;
       T held;
@@ -144,12 +156,24 @@ template <int N>
 void end(GroupSums<N>& sums, Where where) {
   sums.end(where);
 }
+template <int N, int Count>
+void begin(GroupSums<N> (&sums)[Count], Where where) {
+  for (GroupSums<N>& each : sums) begin(each, where);
+}
+template <int N, int Count>
+void end(GroupSums<N> (&sums)[Count], Where where) {
+  for (GroupSums<N>& each : sums) end(each, where);
+}
 template <typename Operands>
 void end(const Operands&, Where) {}
 
 template <typename T>
 Factors factors_of(const RowsOperand<T>& a, const Placed& b, bool more, Where) {
-  return {a.placed, b, more, false, {}};
+  return {a.placed, b, more, Kind::kRows, {}};
+}
+template <typename T>
+Factors factors_of(const ColumnsOperand<T>& a, const Placed& b, bool more, Where) {
+  return {a.placed, b, more, Kind::kColumns, {}};
 }
 template <typename T>
 Factors factors_of(const Vec<T, 8>& a, const Placed& b, bool more, Where where) {
@@ -159,7 +183,7 @@ Factors factors_of(const Vec<T, 8>& a, const Placed& b, bool more, Where where) 
   if (i == it.count || memcmp(it.kept[i].bytes, &a, sizeof(a)) != 0) {
     machine().stop(where, "multiply: its operand is not as products_begin was told");
   }
-  Factors factors = {{}, b, more, true, {}};
+  Factors factors = {{}, b, more, Kind::kHeld, {}};
   memcpy(factors.registers, &a, sizeof(a));
   return factors;
 }
@@ -216,6 +240,17 @@ inline void before_waiting(float) {}
 inline void engine_fence() { sim::machine().tell_engine(); }
 inline void group_sync(Where where = here()) {
   sim::machine().meet(sim::group_id(), kGroup, "group_sync", where);
+}
+
+inline bool group_any(bool mine, Where where = here()) {
+  // Of this vote and the one before, which others may not have read yet.
+  const int group = sim::group_id(), turn = sim::asking().votes++ % 2;
+  if (sim::the_votes.size() <= static_cast<size_t>(group)) sim::the_votes.resize(group + 1);
+  sim::the_votes[group].said[turn][sim::machine().current % sim::kGroupThreads] = mine;
+  group_sync(where);
+  bool any = false;
+  for (const bool said : sim::the_votes[group].said[turn]) any |= said;
+  return any;
 }
 
 template <int N>
