@@ -308,6 +308,7 @@ KGEN_DEVICE int seq_tokens(const Args& a, int seq) {
 
 // Even shares: see shares.hpp. A worker is a block. Blocks next to one another have the same share of different heads.
 constexpr int kWorkers = 608;
+constexpr int kEnough = 532;
 constexpr int tiles_in(int tokens) { return tokens < kBlockTokens ? 1 : tokens / kBlockTokens; }
 constexpr int kRowCost = tiles_in(64);
 constexpr int kLeastShare = kRowCost + tiles_in(256 - 64);
@@ -321,6 +322,12 @@ KGEN_DEVICE int workers_of(const Args& a) {
   const int fit = kWorkers / heads_of(a);
   const int most = static_cast<int>(a.max_shares);
   return fit < 1 ? 1 : fit < most ? fit : most;
+}
+
+// As many of them as keep memory busy.
+KGEN_DEVICE int enough_of(const Args& a) {
+  const int fit = kEnough / heads_of(a);
+  return fit < 1 ? 1 : fit;
 }
 
 // Where a block stands: its head, and its number among the workers of that.
@@ -359,7 +366,7 @@ KGEN_DEVICE void note_share(const Args& a, const kgen::LdsArray<int>& notes, con
   const int wave = kgen::wave_id();
   if (wave < 2) {
     const kgen::Line<Places> line(static_cast<int>(a.num_seqs), Places{a});
-    const Shares shares(line.length(), workers_of(a), kLeastShare);
+    const Shares shares(line, workers_of(a), kLeastShare, enough_of(a));
     const bool idle = worker.number >= shares.workers();
     const kgen::Cut cut = shares.cut(line, idle ? 0 : worker.number + wave);
     if (kgen::lane_id() == 0) {
@@ -407,6 +414,9 @@ KGEN_DEVICE void write_piece(const Args& a, int slot, int row, int dim, const Ro
   states.store(slot * a.piece_states_stride_piece + row * a.piece_states_stride_row, words);
 }
 
+constexpr int kJoining = kThreads;  // threads that bring pieces, and join them
+KGEN_DEVICE int present_at() { return kPresentAt; }
+KGEN_DEVICE int arrival_at() { return kArrivalAt; }
 // How the pieces of a row come together: in one round or, where they are many, in two: first those of neighbours, up to
 // `span` of them. What is added to what depends on their number alone.
 struct Joint {
@@ -471,11 +481,11 @@ struct Piece {
 KGEN_DEVICE void note_present(const Args& a, const kgen::LdsArray<int>& notes, const Piece& piece) {
   if (!piece.looks() || kgen::thread_id() != 0) return;
   const Count count = count_of(a, piece.joint, false);
-  notes.store(kPresentAt, arrivals_of(a).fetch_add(count.at, 0) == count.parts - 1 ? 1 : 0);
+  notes.store(present_at(), arrivals_of(a).fetch_add(count.at, 0) == count.parts - 1 ? 1 : 0);
 }
 
 KGEN_DEVICE bool others_present(const kgen::LdsArray<int>& notes, const Piece& piece) {
-  return piece.looks() && kgen::uniform(notes.load(kPresentAt)) != 0;
+  return piece.looks() && kgen::uniform(notes.load(present_at())) != 0;
 }
 
 // Brings together `count` parts of a thread's share of a row, in their order. `slot(i)` says where part i waits; part
@@ -542,7 +552,7 @@ KGEN_DEVICE void deliver(const Args& a, int seq, int first_head, int row, int di
 KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, const Joint& joint) {
   if (joint.first_round()) {
     KGEN_NO_UNROLL
-    for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kThreads) {
+    for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kJoining) {
       const int row = item / kShares, dim = item % kShares * kShare;
       RowState state = {kgen::kMinusInfinity, 0.0f};
       auto sums = kgen::splat<float, kShare>(0.0f);
@@ -551,13 +561,13 @@ KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, 
     }
     kgen::device_release();
     kgen::block_sync();
-    if (kgen::thread_id() == 0) notes.store(kArrivalAt, is_last(a, joint, false, announce(a, joint, false)));
+    if (kgen::thread_id() == 0) notes.store(arrival_at(), is_last(a, joint, false, announce(a, joint, false)));
     kgen::block_sync();
     kgen::device_acquire();
-    if (kgen::uniform(notes.load(kArrivalAt)) == 0) return;
+    if (kgen::uniform(notes.load(arrival_at())) == 0) return;
   }
   KGEN_NO_UNROLL
-  for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kThreads) {
+  for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kJoining) {
     const int row = item / kShares, dim = item % kShares * kShare;
     RowState state = {kgen::kMinusInfinity, 0.0f};
     auto sums = kgen::splat<float, kShare>(0.0f);

@@ -324,6 +324,11 @@ KERNEL(waits_for_a_round_that_is_long_over) {
   it.landings.wait(0, 0);  // FAULT
 }
 
+KERNEL(waits_for_a_round_that_has_not_begun) {
+  const Landed it(a, 1);
+  it.landings.wait(0, 1);  // FAULT
+}
+
 KERNEL(speaks_twice) {
   const Landed it(a, 1);
   if (t() == 0) it.landings.expect(0, 2048);

@@ -8,12 +8,12 @@ struct Args {
   int64_t abi, words, error, data, count;
 };
 
-// data: rows, most workers, least share, the places of each row; then the workers and, of each and one more: seq,
+// data: rows, most workers, least share, enough workers, the places of each row; then the workers and, of each and one more: seq,
 // tile, and the pieces of a row that is cut.
 struct Places {
   kgen::Global<int> data;
 
-  int operator()(int seq) const { return data.load(3 + seq); }
+  int operator()(int seq) const { return data.load(4 + seq); }
 };
 
 void shares(const Args& a) {
@@ -21,14 +21,14 @@ void shares(const Args& a) {
   const int rows = data.load(0);
   const int most = data.load(1);
   const kgen::Line<Places> line(rows, Places{data});
-  const kgen::Shares<kCost, kLeast> shares(line.length(), most, data.load(2));
+  const kgen::Shares<kCost, kLeast> shares(line, most, data.load(2), data.load(3));
   const bool first = kgen::thread_id() == 0;
-  if (first) data.store(3 + rows, shares.workers());
+  if (first) data.store(4 + rows, shares.workers());
   for (int worker = 0; worker <= shares.workers() && shares.workers() > 0; ++worker) {
     const kgen::Cut cut = shares.cut(line, worker);
     const kgen::Pieces pieces = cut.tile > 0 ? shares.pieces(cut.begin, cut.tiles) : kgen::Pieces{0, 0};
     const int words[] = {cut.seq, cut.tile, pieces.first, pieces.count};
-    for (int i = 0; i < 4 && first; ++i) data.store(4 + rows + 4 * worker + i, words[i]);
+    for (int i = 0; i < 4 && first; ++i) data.store(5 + rows + 4 * worker + i, words[i]);
   }
 }
 

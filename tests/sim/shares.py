@@ -13,15 +13,39 @@ class Piece:
     last: int
 
 
-def cuts(tiles, most, share, cost, least):
-    """Where each worker's share begins and the last one ends: (row, tile), rows in the order of the line."""
+def cuts(tiles, most, share, cost, least, enough, held):
+    """Where each worker's share begins and the last one ends: (row, tile), rows in the order of the line.
+
+    `enough`: so many shares do where all of at most `held` rows are alike.
+    """
     line = [(row, at) for row, count in enumerate(tiles) for at in range(cost + count)]
     if not line:
         return []
     workers = max(1, min(len(line) // share, most))
-    each, more = divmod(len(line), workers)
-    places = [worker * each + min(worker, more) for worker in range(workers)]
+    places = _alike(tiles, cost, workers, min(enough, workers)) if len(set(tiles)) == 1 and len(tiles) <= held else None
+    if places is None:
+        places = _split(len(line), workers)
     return [_cut(*line[place], tiles, cost, least) for place in places] + [(len(tiles), 0)]
+
+
+def _split(length, workers):
+    each, more = divmod(length, workers)
+    return [worker * each + min(worker, more) for worker in range(workers)]
+
+
+def _alike(tiles, cost, workers, enough):
+    """Shares of rows that are alike, or None where these would not be even."""
+    rows, row = len(tiles), cost + tiles[0]
+    if rows < enough:
+        parts = -(-enough // rows)
+        if rows * parts > workers:
+            return None
+        return [number * row + place for number in range(rows) for place in _split(row, parts)]
+    together = -(-rows // workers)
+    count = -(-rows // together)
+    if 32 * rows < 31 * together * count or count < enough:
+        return None
+    return [number * together * row for number in range(count)]
 
 
 def _cut(row, at, rows, cost, least):
@@ -33,10 +57,10 @@ def _cut(row, at, rows, cost, least):
     return (row + 1, 0) if to_end and count else (row, 0)
 
 
-def deal(tiles, most, share, cost, least):
+def deal(tiles, most, share, cost, least, enough, held):
     """The pieces of each worker. `tiles`: of each sequence."""
     dealt = []
-    for (row, tile), (end, end_tile) in pairwise(cuts(tiles, most, share, cost, least)):
+    for (row, tile), (end, end_tile) in pairwise(cuts(tiles, most, share, cost, least, enough, held)):
         mine = []
         while (row, tile) < (end, end_tile):
             mine.append(Piece(row, tile, end_tile if row == end else tiles[row]))

@@ -45,6 +45,7 @@ CASES = {  # kernel: (block, thread or None for any, part of the message)
     ),
     "waits_for_a_speaker_too_many": (0, 0, "landing 0 never is over: 1 of 2 have spoken, 0 bytes are due"),
     "waits_for_a_round_that_is_long_over": (0, 0, "landing 0: round 0 is waited for when 2 are over"),
+    "waits_for_a_round_that_has_not_begun": (0, 0, "landing 0: round 1 is waited for when 0 are over"),
     "speaks_twice": (0, 0, "landing 0: more than its 1 speakers"),
     "brings_more_than_it_said": (0, 0, "landing 0: more bytes come than are expected"),
     "brings_rows_past_the_last": (0, 0, "a box of rows 17 to 32 of 32"),

@@ -16,7 +16,8 @@
 //   was
 //                                      there, or stored its share by itself; all lanes
 //   landings.wait(turn, round)         until every speaker has spoken, and what it expects is there, for the
-//                                      round-th time since 0; -1 is over from the start
+//                                      round-th time since 0; -1 is over from the start.
+//                                      Only of the round that is under way, or the one before it
 //
 // A box is made of panels of 64 elements, Rows rows of 128 bytes each. The 16-byte pieces of a row change
 // places by the number of the row, so that lanes that read one column of eight rows find them on different

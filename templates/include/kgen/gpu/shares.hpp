@@ -8,6 +8,9 @@
 // row: those move to the end. A row that is cut has pieces, numbered in their order, of workers that follow
 // each other.
 //
+// Rows of one length are not cut at all where whole rows make equal shares and these are enough to keep memory
+// busy, and else all at the same places.
+//
 // Everything follows from the lengths alone, so that each worker finds its own share. Lanes of a wave do it
 // together and end with the same.
 #pragma once
@@ -62,10 +65,19 @@ class Line {
     const Scan found = scan(own);
     before_ = found.before;
     length_ = uniform(found.all);
+    // All rows are alike if those of each lane make as many times the first.
+    first_ = uniform(shuffle(kept_[0], 0));
+    const int held = first >= seqs_ ? 0 : seqs_ - first < each_ ? seqs_ - first : each_;
+    bool alike = own == held * first_;
+    KGEN_UNROLL
+    for (int i = 0; i < kKept; ++i) alike = alike && (i >= held || kept_[i] == first_);
+    alike_ = each_ <= kKept && ballot(!alike) == 0;
   }
 
   KGEN_DEVICE int length() const { return length_; }
   KGEN_DEVICE int seqs() const { return seqs_; }
+  // The places of every row, where all have as many and a wave holds them all; else 0.
+  KGEN_DEVICE int each_row() const { return alike_ ? first_ : 0; }
 
   // The row that has a place, which is on the line.
   KGEN_DEVICE Row row_of(int place) const {
@@ -97,7 +109,8 @@ class Line {
   static constexpr int kKept = 8;
 
   Places places_;
-  int seqs_, each_, before_, length_;
+  int seqs_, each_, before_, length_, first_;
+  bool alike_;
   int kept_[kKept];
 };
 
@@ -114,12 +127,17 @@ struct Pieces {
 template <int Cost, int Least>
 class Shares {
  public:
-  // A line of `length` places; `most` workers, each with `share` places at least.
-  KGEN_DEVICE Shares(int length, int most, int share) : length_(length) {
-    const int wanted = length / share;
-    workers_ = length == 0 ? 0 : wanted < 1 ? 1 : wanted < most ? wanted : most;
-    share_ = workers_ == 0 ? 1 : length / workers_;
-    larger_ = length - share_ * workers_;
+  // `most` workers, each with `share` places at least; of rows that are all alike no more than `enough` are needed.
+  template <typename Line>
+  KGEN_DEVICE Shares(const Line& line, int most, int share, int enough) : length_(line.length()) {
+    const int wanted = length_ / share;
+    workers_ = length_ == 0 ? 0 : wanted < 1 ? 1 : wanted < most ? wanted : most;
+    period_ = length_;
+    in_period_ = workers_ < 1 ? 1 : workers_;
+    const int row = line.each_row();
+    if (row > 0 && workers_ > 0) share_alike(line.seqs(), row, enough < workers_ ? enough : workers_);
+    share_ = period_ / in_period_;
+    larger_ = period_ - share_ * in_period_;
   }
 
   // Workers that have a share.
@@ -145,15 +163,37 @@ class Shares {
   }
 
  private:
+  // Rows that are alike: some whole ones to a share or, where that were too few shares, each row cut alike. Not where
+  // a last share with fewer rows would leave the others more than 1 in 32 above their part.
+  KGEN_DEVICE void share_alike(int rows, int row, int enough) {
+    if (rows < enough) {
+      const int cuts = (enough + rows - 1) / rows;
+      if (rows * cuts > workers_) return;
+      in_period_ = cuts;
+      period_ = row;
+      workers_ = rows * in_period_;
+      return;
+    }
+    const int together = (rows + workers_ - 1) / workers_;
+    const int shares = (rows + together - 1) / together;
+    if (32 * rows < 31 * together * shares || shares < enough) return;
+    in_period_ = 1;
+    period_ = together * row;
+    workers_ = shares;
+  }
+
   KGEN_DEVICE int place_of(int worker) const {
-    return worker * share_ + (worker < larger_ ? worker : larger_);
+    if (worker >= workers_) return length_;
+    const int number = worker % in_period_;
+    return worker / in_period_ * period_ + number * share_ + (number < larger_ ? number : larger_);
   }
 
   // The first worker whose share begins at a place or after it.
   KGEN_DEVICE int worker_from(int place) const {
+    const int before = place / period_ * in_period_, at = place % period_;
     const int turn = larger_ * (share_ + 1);
-    if (place <= turn) return (place + share_) / (share_ + 1);
-    return larger_ + (place - turn + share_ - 1) / share_;
+    if (at <= turn) return before + (at + share_) / (share_ + 1);
+    return before + larger_ + (at - turn + share_ - 1) / share_;
   }
 
   // The tile of a row before which a cut falls, `at` places from the row's first.
@@ -163,7 +203,8 @@ class Shares {
     return tile < Least ? 0 : tile > tiles - Least ? tiles : tile;
   }
 
-  int length_, workers_, share_, larger_;
+  // Cuts repeat after `period_` places, in which are `in_period_` shares, the first `larger_` of them of share_ + 1.
+  int length_, workers_, period_, in_period_, share_, larger_;
 };
 
 }  // namespace kgen

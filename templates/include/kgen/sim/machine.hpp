@@ -46,7 +46,8 @@ class Machine : public Running {
     Landing& at = landing(byte, where);
     threads_[current].landing = &at;
     threads_[current].round = round;
-    if (at.rounds.over > round + 1) {  // a chip tells odd rounds from even ones, and nothing else
+    // A chip tells odd rounds from even ones, and nothing else.
+    if (at.rounds.over > round + 1 || at.rounds.over < round) {
       stop(where, "landing %d: round %d is waited for when %d are over", at.turn, round, at.rounds.over);
     }
     if (at.rounds.over <= round) wait(State::kAtLanding, "landings.wait", where);
