@@ -37,8 +37,8 @@ def _alike(tiles, cost, workers, enough):
     """Shares of rows that are alike, or None where these would not be even."""
     rows, row = len(tiles), cost + tiles[0]
     if rows < enough:
-        parts = -(-enough // rows)
-        if rows * parts > workers:
+        parts = workers // rows
+        if rows * parts < enough:
             return None
         return [number * row + place for number in range(rows) for place in _split(row, parts)]
     together = -(-rows // workers)

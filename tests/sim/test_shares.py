@@ -78,7 +78,8 @@ def test_rows_of_one_length_stay_whole_where_they_fill_the_chip():
     assert shares.cuts([64] * 64, 33, 4, 1, 2, enough=16, held=256) == [(row, 0) for row in range(0, 65, 2)]
     assert shares.cuts([128] * 16, 33, 4, 1, 2, enough=16, held=256) == [(row, 0) for row in range(17)]
     halves = [(row, tile) for row in range(15) for tile in (0, 64)]
-    assert shares.cuts([128] * 15, 33, 4, 1, 2, enough=16, held=256) == [*halves, (15, 0)]
+    assert shares.cuts([128] * 15, 33, 4, 1, 2, enough=28, held=256) == [*halves, (15, 0)]
+    assert len(shares.cuts([128] * 15, 33, 4, 1, 2, enough=31, held=256)) == 33 + 1
 
 
 @pytest.fixture(scope="module", params=[(wave, *rule) for wave in (32, 64) for rule in RULES])

@@ -127,7 +127,7 @@ struct Pieces {
 template <int Cost, int Least>
 class Shares {
  public:
-  // `most` workers, each with `share` places at least; of rows that are all alike no more than `enough` are needed.
+  // `most` workers, each with `share` places at least; where all rows are alike, at least `enough`.
   template <typename Line>
   KGEN_DEVICE Shares(const Line& line, int most, int share, int enough) : length_(line.length()) {
     const int wanted = length_ / share;
@@ -167,8 +167,8 @@ class Shares {
   // a last share with fewer rows would leave the others more than 1 in 32 above their part.
   KGEN_DEVICE void share_alike(int rows, int row, int enough) {
     if (rows < enough) {
-      const int cuts = (enough + rows - 1) / rows;
-      if (rows * cuts > workers_) return;
+      const int cuts = workers_ / rows;
+      if (rows * cuts < enough) return;
       in_period_ = cuts;
       period_ = row;
       workers_ = rows * in_period_;
