@@ -8,8 +8,8 @@ current stream. Nothing waits, unless KGEN_CHECK=1 asks for every call's error w
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -19,8 +19,10 @@ from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.driver import Driver, Grid, Kernel
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Bound, Built, Names, View
+from kgen.dispatch.paths import FAR
+from kgen.dispatch.tracking import Tracked, Tracker
 from kgen.manifest import ERRORS, ArgumentRule, Box, Launch, Policy
-from kgen.semantics import DTYPES, evaluate
+from kgen.semantics import DTYPES
 
 ALIGNMENT = 16
 """Bytes a GPU kernel reads at once from a row of elements."""
@@ -70,27 +72,41 @@ def driver() -> Driver:
 
 
 def steps(
-    built: Built, image: bytes, names: Names, device: int, map_of: Callable[[Box], TensorMap]
+    built: Built,
+    image: bytes,
+    grids: Sequence[Sequence[Tracked]],
+    device: int,
+    map_of: Callable[[Box], TensorMap],
 ) -> tuple[Step, ...]:
-    """The kernels of an entry with their grids for these facts."""
+    """The kernels of an entry, with their grids."""
     found = []
-    launch: Launch | None = built.entry.launch
-    while launch is not None:
+    for launch, (x, y, z) in zip(_launches(built), grids, strict=True):
         symbol = launch.symbol or built.entry.symbol
         kernel = driver().load(image, symbol, device, launch.dynamic_lds)
-        grid = _grid(built.entry.name, launch, names)
         maps = tuple(map_of(box) for box in launch.boxes)
-        found.append(Step(kernel, grid, launch.block, launch.dynamic_lds, maps))
-        launch = launch.then
+        found.append(Step(kernel, (x.value, y.value, z.value), launch.block, launch.dynamic_lds, maps))
     return tuple(found)
 
 
-def _grid(name: str, launch: Launch, names: Names) -> Grid:
-    x, y, z = (int(evaluate(code, names)) for code in launch.grid)
-    for size, limit, axis in zip((x, y, z), Driver.MAX_GRID, "xyz", strict=True):
-        if size > limit:
-            raise fault("K517", f"{name} needs {size} blocks along {axis}; the device allows {limit}")
-    return x, y, z
+def grids(built: Built, tracker: Tracker) -> tuple[tuple[Tracked, ...], ...]:
+    """Blocks along x, y and z of each kernel of an entry. Raises KgenError (K517) for too many."""
+    return tuple(_grid(built.entry.name, launch, tracker) for launch in _launches(built))
+
+
+def _launches(built: Built) -> Iterator[Launch]:
+    launch = built.entry.launch
+    while launch is not None:
+        yield launch
+        launch = launch.then
+
+
+def _grid(name: str, launch: Launch, tracker: Tracker) -> tuple[Tracked, ...]:
+    found = tuple(tracker.follow(code) for code in launch.grid)
+    for size, limit, axis in zip(found, Driver.MAX_GRID, "xyz", strict=True):
+        if size.value > limit:
+            raise fault("K517", f"{name} needs {size.value} blocks along {axis}; the device allows {limit}")
+        tracker.within(size, -FAR, limit)
+    return found
 
 
 def row_words(policy: Policy, kind: str) -> tuple[int, ...]:
@@ -171,6 +187,14 @@ class Launcher:
     def memory(self) -> str:
         """The device as torch names it."""
         return f"cuda:{self.device}"
+
+    def with_grids(self, changes: Mapping[tuple[int, int], int]) -> Launcher:
+        """The launcher with other blocks, by (kernel, axis)."""
+        kernels = []
+        for at, step in enumerate(self.steps):
+            x, y, z = (changes.get((at, axis), size) for axis, size in enumerate(step.grid))
+            kernels.append(replace(step, grid=(x, y, z)))
+        return replace(self, steps=tuple(kernels))
 
     def start(self, words: ctypes.Array[ctypes.c_int64], stream: int) -> None:
         """Start every kernel on a stream of the device; waits for nothing."""

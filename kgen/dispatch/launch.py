@@ -116,35 +116,57 @@ def compiled_caller(binding: ModuleType, signature: Signature, services: Service
 
 
 def _compiled_plan(binding: ModuleType, signature: Signature, plan: Plan) -> Any:
+    place = {name: at for at, name in enumerate(signature.tensors)}
+    ranges = [
+        (at, *plan.ranges[name])
+        for at, name in enumerate(signature.scalars)
+        if plan.ranges.get(name, EVERY) != EVERY
+    ]
+    pairs = [(place[p.written], place[p.other], p.first.span, p.second.span) for p in plan.pairs]
+    words = with_threads(plan)
     return binding.plan(
         {
             "address": plan.address,
-            "words": with_threads(plan),
+            "figures": [*words, plan.workspace_size, *plan.workspace.values(), *_blocks(plan)],
+            "block_words": len(words),
             "tensor_places": [plan.pointers.get(name, -1) for name in signature.tensors],
             "scalar_places": [plan.scalars.get(name, -1) for name in signature.scalars],
-            "workspace_places": [place for place, _ in plan.workspace],
-            "workspace_offsets": [offset for _, offset in plan.workspace],
-            "workspace_size": plan.workspace_size,
+            "workspace_places": list(plan.workspace),
             "threads": plan.threads,
             "calls": ctypes.addressof(plan.calls),
-            "ranges": [
-                (place, *plan.ranges[name])
-                for place, name in enumerate(signature.scalars)
-                if plan.ranges.get(name, EVERY) != EVERY
-            ],
-            "pairs": [
-                (
-                    signature.tensors.index(p.written),
-                    signature.tensors.index(p.other),
-                    p.first.span,
-                    p.second.span,
-                )
-                for p in plan.pairs
-            ],
+            "ranges": ranges,
+            "moves": _compiled_moves(plan, list(signature.scalars)),
+            "pairs": pairs,
             "record": plan,
             "gpu": None if plan.launcher is None else _compiled_launcher(plan.launcher),
         }
     )
+
+
+def _blocks(plan: Plan) -> list[int]:
+    """The grids of all kernels, one behind another."""
+    return [] if plan.launcher is None else [size for step in plan.launcher.steps for size in step.grid]
+
+
+def _compiled_moves(plan: Plan, scalars: list[str]) -> list[tuple[object, ...]]:
+    """Figures that follow from a scalar: their places in what the binding has for words, which are the words
+    of the block, bytes of workspace, offsets in it, and grids."""
+    moves, size = plan.moves, len(plan.words)
+    offsets = {at: size + 1 + i for i, at in enumerate(plan.workspace)}
+    first_grid = size + 1 + len(offsets)
+    found = {
+        **moves.words,
+        **({} if moves.size is None else {size: moves.size}),
+        **{offsets[at]: path for at, path in moves.offsets.items()},
+        **{first_grid + 3 * kernel + axis: path for (kernel, axis), path in moves.grids.items()},
+    }
+    return [
+        (
+            *(place, scalars.index(path.of), path.factor, path.offset),
+            [(bend.factor, bend.offset, bend.kind, bend.by) for bend in path.bends],
+        )
+        for place, path in found.items()
+    ]
 
 
 def _compiled_launcher(launcher: gpu.Launcher) -> dict[str, Any]:
@@ -163,7 +185,7 @@ def _compiled_launcher(launcher: gpu.Launcher) -> dict[str, Any]:
         "misaligned": ERRORS["alignment"],
         "checked": launcher.checked,
         "steps": [
-            (step.kernel.function, *step.grid, step.block, step.dynamic_lds, list(map(_map, step.maps)))
+            (step.kernel.function, step.block, step.dynamic_lds, list(map(_map, step.maps)))
             for step in launcher.steps
         ],
         "encode": driver.address(cuda.ENCODE) if any(step.maps for step in launcher.steps) else 0,

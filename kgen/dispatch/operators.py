@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kgen.dispatch.plan import Defaults
+from kgen.dispatch.block import Defaults
 from kgen.manifest import VariantRule
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from kgen.dispatch import gpu
+from kgen.dispatch.block import float_bits
 from kgen.dispatch.launch import MAX_PLANS, TENSOR_TYPES, Services, Signature, in_key, with_threads
-from kgen.dispatch.plan import Plan, float_bits
-from kgen.dispatch.ranges import covers
+from kgen.dispatch.plan import Plan, covers, moved
 from kgen.manifest import HEADER
 
 _STEERING = ("KGEN_LIBRARY", "KGEN_CACHE_DIR", "KGEN_ARCH", "KGEN_JIT", "KGEN_NUM_THREADS", "KGEN_CHECK")
@@ -28,7 +28,6 @@ class Ready:
 
     plan: Plan
     kernel: Callable[[Any], int] | None
-    words: tuple[int, ...]
 
 
 class PlainCaller:
@@ -87,7 +86,7 @@ class PlainCaller:
         if not plans:
             return None
         scalars = dict(zip(self._signature.scalars, arguments[self._tensors : self._keywords], strict=True))
-        return next((ready for ready in reversed(plans) if covers(ready.plan.ranges, scalars)), None)
+        return next((ready for ready in reversed(plans) if covers(ready.plan, scalars)), None)
 
 
 def _plain(tensor: object) -> bool:
@@ -97,7 +96,8 @@ def _plain(tensor: object) -> bool:
 def ready_plan(plan: Plan) -> Ready:
     """The plan with its kernel as a ctypes function and the thread runtime filled in."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-    return Ready(plan, prototype(plan.address) if plan.address else None, with_threads(plan))
+    ready = replace(plan, words=with_threads(plan))
+    return Ready(ready, prototype(plan.address) if plan.address else None)
 
 
 def run_plan(
@@ -108,11 +108,11 @@ def run_plan(
     scalars: tuple[Any, ...],
 ) -> None:
     """Fill in what changes from call to call and run the kernel; raises what it reports."""
-    plan = ready.plan
-    if ready.kernel is None and plan.launcher is None:
+    if ready.kernel is None and ready.plan.launcher is None:
         return
+    plan = moved(ready.plan, dict(zip(signature.scalars, scalars, strict=True)))
     _keep_apart(plan, services, dict(zip(signature.tensors, pointers, strict=True)))
-    words = list(ready.words)
+    words = list(plan.words)
     for name, pointer in zip(signature.tensors, pointers, strict=True):
         if name in plan.pointers:
             words[plan.pointers[name]] = pointer
@@ -161,5 +161,5 @@ def _start(plan: Plan, launcher: gpu.Launcher, services: Services, words: list[i
 
 
 def _place_workspace(plan: Plan, words: list[int], base: int) -> None:
-    for place, offset in plan.workspace:
+    for place, offset in plan.workspace.items():
         words[place] = base + offset

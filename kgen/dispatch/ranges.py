@@ -1,7 +1,7 @@
-"""For which values of its scalars a plan is right, so that a growing length need not make a plan a step.
+"""For which values of its scalars a plan is right, so that a growing length makes no plan a step.
 
-A plan was made by evaluating expressions: facts, guards, what rules want, sizes of axes, grids. It is
-right wherever each of them has the value it had.
+A plan was made by decisions: guards, what rules want, which arguments there are, whether sizes agree. It
+is right wherever each of them goes as it went; the figures behind them move along their paths.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from kgen.dispatch import codes
+from kgen.dispatch.block import Defaults
 from kgen.dispatch.model import Bound, Choice, Names, Selection
-from kgen.dispatch.plan import Defaults
-from kgen.dispatch.tracking import Interval, Tracker
-from kgen.manifest import Code, Policy, Scalar
-from kgen.semantics import evaluate
+from kgen.dispatch.paths import Interval
+from kgen.dispatch.tracking import Tracker
+from kgen.manifest import Code, Policy
 
 Ranges = Mapping[str, Interval]
 """The values of each scalar, both ends among them."""
@@ -31,18 +31,18 @@ def pinned(policy: Policy, bound: Bound) -> Ranges:
     return {name: (value, value) for name, value in given_ints(policy, bound).items()}
 
 
-def plan_ranges(policy: Policy, bound: Bound, selection: Selection, defaults: Defaults) -> Ranges:
-    """The ranges of the plan for a selection. `defaults` compute scalars that were left out."""
-    scalars = given_ints(policy, bound)
-    tracker = Tracker(selection.names, scalars)
-    for code in _expressions(policy, selection):
+def follow_decisions(policy: Policy, bound: Bound, selection: Selection, defaults: Defaults) -> Tracker:
+    """A tracker of the call's int scalars that has followed every decision. `defaults` compute scalars that
+    were left out."""
+    tracker = Tracker(selection.names, given_ints(policy, bound), policy.facts)
+    for code in _decisions(policy, selection):
         if codes.known(code, selection.names):
             tracker.constant(code)
-    rest = {name: value for name, value in selection.names.items() if name not in scalars}
+    still = tracker.still_names()
     for name, value in bound.scalars.items():
-        if value is None and name in defaults and not _answers(defaults[name], rest):
+        if value is None and name in defaults and not _answers(defaults[name], still):
             tracker.pin()
-    return tracker.intervals
+    return tracker
 
 
 def _answers(default: Callable[[Names], float], names: Names) -> bool:
@@ -54,8 +54,7 @@ def _answers(default: Callable[[Names], float], names: Names) -> bool:
     return True
 
 
-def _expressions(policy: Policy, selection: Selection) -> Iterator[Code]:
-    yield from (code for _, code in policy.facts)
+def _decisions(policy: Policy, selection: Selection) -> Iterator[Code]:
     yield from (guard.check for guard in policy.guards)
     yield from selection.examined
     for choice in selection.choices:
@@ -63,12 +62,8 @@ def _expressions(policy: Policy, selection: Selection) -> Iterator[Code]:
     for rule in policy.arguments:
         if rule.when is not None:
             yield rule.when
-        if not rule.workspace or rule.when is None or evaluate(rule.when, selection.names):
+        if not rule.workspace:
             yield from (axis.size for axis in rule.axes)
-    launch = selection.kernel.entry.launch if selection.kernel else None
-    while launch is not None:
-        yield from launch.grid
-        launch = launch.then
 
 
 def _wanted(policy: Policy, choice: Choice) -> Iterator[Code]:
@@ -78,8 +73,3 @@ def _wanted(policy: Policy, choice: Choice) -> Iterator[Code]:
         yield rule.want
     elif choice.source.startswith("policy "):
         yield rule.policies.get(choice.source.removeprefix("policy "), rule.want)
-
-
-def covers(ranges: Ranges, scalars: Mapping[str, Scalar | None]) -> bool:
-    """Whether a plan is right for these values; a scalar that was left out is no matter of ranges."""
-    return all(low <= int(scalars[name] or 0) <= high for name, (low, high) in ranges.items())

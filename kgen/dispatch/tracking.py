@@ -1,45 +1,50 @@
 """Expressions followed along their scalars: a value, how it moves, and how far that holds.
 
-One pass over an expression gives its value and, while it is linear in one scalar, its slope; on the way
-every comparison, quotient and extreme narrows the interval of that scalar on which it goes as it went.
-What is not followed (products of scalars, floats, arrays, expressions over two scalars at once) pins
-the scalars in it to the values they have.
+One pass over an expression gives its value and, while it moves with one scalar, its path; on the way every
+comparison and every choice narrows the interval of that scalar on which it goes as it went. What is
+not followed (products of scalars, floats, arrays, sums over two scalars) is held: the interval narrows to
+where what it is made of has the values it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kgen.arithmetic import BINARY, FUNCTIONS, INT_MAX, INT_MIN, check_int, equal, integer, truth
 from kgen.dispatch import codes
+from kgen.dispatch.paths import FAR, Interval, Path
 from kgen.manifest import Code, Scalar
 from kgen.semantics import evaluate
-
-Interval = tuple[int, int]
-"""Both ends belong to it."""
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """A value that moves by `slope` where the scalar `of` moves by 1; slope 0: it stays."""
+    """A value and its path; without one it stays."""
 
     value: Any
-    of: str = ""
-    slope: int = 0
+    path: Path | None = None
 
 
 class Tracker:
-    """Follows expressions, which have a value here, over `names`, of which the ints `scalars` may change.
+    """Follows expressions, which have a value here, over `names`, of which the ints `scalars` may change, and
+    with them the `facts` that are made of them.
 
     `intervals`: of each scalar, where all that was followed so far goes the same way.
     """
 
-    def __init__(self, names: Mapping[str, Scalar], scalars: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, Scalar],
+        scalars: Mapping[str, int],
+        facts: Iterable[tuple[str, Code]] = (),
+    ) -> None:
         self.intervals: dict[str, Interval] = dict.fromkeys(scalars, (INT_MIN, INT_MAX))
         self._scalars = dict(scalars)
         self._names: dict[str, Scalar] = {**names, **scalars}
+        self._tracked = {name: Tracked(value, Path(name)) for name, value in scalars.items()}
+        self._facts = _made_of({name: code for name, code in facts if name in names}, scalars)
 
     def pin(self, *names: str) -> None:
         """Let these scalars have no other value; none: let none of them."""
@@ -48,67 +53,105 @@ class Tracker:
 
     def constant(self, code: Code) -> Scalar:
         """The value of an expression, the same all over the intervals."""
-        tracked = self.follow(code)
-        if tracked.slope:
-            self.pin(tracked.of)
-        value: Scalar = tracked.value
+        value: Scalar = self.held(self.follow(code)).value
         return value
 
     def follow(self, code: Code) -> Tracked:
-        """An expression's value and slope."""
-        if not self._varying(code):
+        """An expression's value and path."""
+        if not self._moving(code):
             return Tracked(evaluate(code, self._names))
         head = code[1] if code[0] == "call" else code[0]
-        return _FORMS.get(head, _pinned)(self, code)
+        return _FORMS.get(head, Tracker.still)(self, code)
 
     def within(self, tracked: Tracked, low: int, high: int) -> None:
         """Narrow the interval to where low <= value <= high, as is so here."""
-        if not tracked.slope:
-            return
-        least, most, step = low - tracked.value, high - tracked.value, tracked.slope
-        if step < 0:
-            least, most, step = -most, -least, -step
-        here, (first, last) = self._scalars[tracked.of], self.intervals[tracked.of]
-        self.intervals[tracked.of] = max(first, here - -least // step), min(last, here + most // step)
+        if tracked.path is not None:
+            of = tracked.path.of
+            (least, most), (first, last) = tracked.path.back(low, high), self.intervals[of]
+            self.intervals[of] = max(first, least), min(last, most)
 
-    def moved(self, value: Any, like: Tracked, slope: int) -> Tracked:
-        """A value linear in the scalar of another one, while it fits 64 bits."""
-        found = Tracked(value, like.of, slope)
+    def held(self, tracked: Tracked) -> Tracked:
+        """The value with the interval narrowed to where it has it."""
+        self.within(tracked, tracked.value, tracked.value)
+        return Tracked(tracked.value)
+
+    def straight(self, tracked: Tracked, factor: int, offset: int) -> Tracked:
+        """factor * value + offset, while it fits 64 bits."""
+        value = check_int(factor * tracked.value + offset)
+        if tracked.path is None or not factor:
+            return Tracked(value)
+        path = tracked.path.straight(factor, offset)
+        if max(abs(path.factor), abs(path.offset)) > INT_MAX:
+            self.held(tracked)
+            return Tracked(value)
+        found = Tracked(value, path)
         self.within(found, INT_MIN, INT_MAX)
         return found
 
-    def fixed(self, tracked: Tracked) -> Tracked:
-        """The value with its scalar pinned."""
-        if tracked.slope:
-            self.pin(tracked.of)
-        return Tracked(tracked.value)
+    def sum(self, left: Tracked, right: Tracked, sign: int = 1) -> Tracked:
+        """left + right, or with a sign of -1 left - right, of two ints, while it fits 64 bits."""
+        return self.straight(self.apart(left, right, sign), 1, 0)
 
-    def difference(self, left: Tracked, right: Tracked) -> Tracked:
-        """left - right, of two ints, without the limit of 64 bits."""
-        if left.slope and right.slope and left.of != right.of:
-            self.pin(left.of, right.of)
-            return Tracked(left.value - right.value)
-        return Tracked(left.value - right.value, left.of or right.of, left.slope - right.slope)
+    def product(self, left: Tracked, right: Tracked) -> Tracked:
+        """left * right, of two ints, while it fits 64 bits."""
+        if left.path is not None and right.path is not None:
+            left = self.held(left)
+        moving, still = (right, left) if left.path is None else (left, right)
+        return self.straight(moving, still.value, 0)
 
-    def _varying(self, code: Code) -> list[str]:
+    def apart(self, left: Tracked, right: Tracked, sign: int = -1) -> Tracked:
+        """left - right, or with a sign of 1 left + right, of two ints, without the limit of 64 bits."""
+        if left.path is not None and right.path is not None and not _alike(left.path, right.path):
+            # What has a bend keeps its value longer.
+            left, right = (left, self.held(right)) if right.path.bends else (self.held(left), right)
+        value = left.value + sign * right.value
+        if right.path is None:
+            return Tracked(value, left.path and left.path.straight(1, sign * right.value))
+        if left.path is None:
+            return Tracked(value, right.path.straight(sign, left.value))
+        factor = left.path.factor + sign * right.path.factor
+        offset = left.path.offset + sign * right.path.offset
+        return Tracked(value, Path(left.path.of, left.path.bends, factor, offset) if factor else None)
+
+    def bent(self, tracked: Tracked, kind: str, by: int) -> Tracked:
+        """`//`, by a divisor above 0, `min` or `max` of a value and a number."""
+        value = BINARY["//"](tracked.value, by) if kind == "//" else FUNCTIONS[kind](tracked.value, by)
+        return Tracked(value, tracked.path and tracked.path.bent(kind, by))
+
+    def _moving(self, code: Code) -> list[str]:
         names = codes.names_in(code)
-        return [name for name in self._scalars if name in names]
+        return [name for name in (*self._scalars, *self._facts) if name in names]
 
-    def pinned(self, code: Code) -> Tracked:
+    def still(self, code: Code) -> Tracked:
         """The value of what is not followed."""
-        self.pin(*self._varying(code))
+        for name in self._moving(code):
+            self.held(self.named(name))
         return Tracked(evaluate(code, self._names))
 
-    def name(self, code: Code) -> Tracked:
-        return Tracked(self._scalars[code[1]], code[1], 1)
+    def named(self, name: str) -> Tracked:
+        """The value of a name, which may be a scalar or a fact made of scalars."""
+        if name not in self._tracked:
+            code = self._facts.get(name)
+            self._tracked[name] = Tracked(self._names[name]) if code is None else self.follow(code)
+        return self._tracked[name]
+
+    def still_names(self) -> Mapping[str, Scalar]:
+        """What has one value, whatever the scalars are."""
+        moving = {*self._scalars, *self._facts}
+        return {name: value for name, value in self._names.items() if name not in moving}
 
 
-def _pinned(track: Tracker, code: Code) -> Tracked:
-    return track.pinned(code)
+def _made_of(facts: Mapping[str, Code], scalars: Iterable[str]) -> Mapping[str, Code]:
+    """The facts that are made of scalars, or of facts that are."""
+    moving, count = set(scalars), -1
+    while len(moving) != count:
+        count = len(moving)
+        moving.update(name for name, code in facts.items() if codes.names_in(code) & moving)
+    return {name: code for name, code in facts.items() if name in moving}
 
 
-def _name(track: Tracker, code: Code) -> Tracked:
-    return track.name(code)
+def _alike(left: Path, right: Path) -> bool:
+    return left.of == right.of and left.bends == right.bends
 
 
 def _ints(*operands: Tracked) -> bool:
@@ -117,85 +160,79 @@ def _ints(*operands: Tracked) -> bool:
 
 def _sum(track: Tracker, code: Code) -> Tracked:
     left, right = track.follow(code[1]), track.follow(code[2])
-    value = BINARY[code[0]](left.value, right.value)
     if not _ints(left, right):
-        track.fixed(left), track.fixed(right)
-        return Tracked(value)
-    turned = right if code[0] == "-" else replace(right, value=-right.value, slope=-right.slope)
-    found = track.difference(left, turned)
-    return track.moved(value, found, found.slope)
+        return Tracked(BINARY[code[0]](track.held(left).value, track.held(right).value))
+    return track.sum(left, right, -1 if code[0] == "-" else 1)
 
 
 def _product(track: Tracker, code: Code) -> Tracked:
     left, right = track.follow(code[1]), track.follow(code[2])
-    if not _ints(left, right) or (left.slope and right.slope):
-        left, right = track.fixed(left), track.fixed(right)
-    slope = left.slope * right.value if left.slope else right.slope * left.value
-    return track.moved(BINARY["*"](left.value, right.value), left if left.slope else right, slope)
+    if not _ints(left, right):
+        return Tracked(BINARY["*"](track.held(left).value, track.held(right).value))
+    return track.product(left, right)
 
 
 def _negative(track: Tracker, code: Code) -> Tracked:
     operand = track.follow(code[1])
-    value = check_int(-operand.value) if _ints(operand) else -operand.value
-    return track.moved(value, operand, -operand.slope)
+    return track.straight(operand, -1, 0) if _ints(operand) else Tracked(-operand.value)
 
 
 def _quotient(track: Tracker, code: Code) -> Tracked:
-    """`//` and `%`, over an interval on which the quotient stays."""
-    return _divided(track, code[0], track.follow(code[1]), track.follow(code[2]))
+    left, divisor = track.follow(code[1]), integer(track.held(track.follow(code[2])).value)
+    if divisor <= 0:
+        return Tracked(BINARY["//"](track.held(left).value, divisor))
+    return track.bent(left, "//", divisor)
 
 
-def _divided(track: Tracker, symbol: str, left: Tracked, right: Tracked) -> Tracked:
-    divisor = integer(track.fixed(right).value)
-    value = BINARY[symbol](left.value, divisor)
-    if divisor < 0:
-        return Tracked(BINARY[symbol](track.fixed(left).value, divisor))
-    quotient = left.value // divisor
-    track.within(left, quotient * divisor, quotient * divisor + divisor - 1)
-    return replace(left, value=value) if symbol == "%" else Tracked(value)
+def _rest(track: Tracker, code: Code) -> Tracked:
+    """`%`, over an interval on which the quotient stays."""
+    left, divisor = track.follow(code[1]), integer(track.held(track.follow(code[2])).value)
+    if divisor <= 0:
+        return Tracked(BINARY["%"](track.held(left).value, divisor))
+    quotient = track.held(track.bent(left, "//", divisor)).value
+    return track.straight(left, 1, -quotient * divisor)
 
 
 def _rounded(track: Tracker, code: Code) -> Tracked:
-    """`ceil_div` and `align`, over an interval on which they stay."""
-    left, right = track.follow(code[2]), track.fixed(track.follow(code[3]))
-    unit = integer(right.value)
+    """`ceil_div` and `align`."""
+    left, unit = track.follow(code[2]), integer(track.held(track.follow(code[3])).value)
     value = FUNCTIONS[code[1]](left.value, unit)
-    if unit < 0:
-        return Tracked(FUNCTIONS[code[1]](track.fixed(left).value, unit))
-    above = -(-left.value // unit) * unit
-    track.within(left, above - unit + 1, above)
-    return Tracked(value)
+    if unit <= 0 or left.value + unit - 1 > INT_MAX:
+        track.held(left)
+        return Tracked(value)
+    quotient = track.bent(track.straight(left, 1, unit - 1), "//", unit)
+    return quotient if code[1] == "ceil_div" else track.straight(quotient, unit, 0)
 
 
 def _extreme(track: Tracker, code: Code) -> Tracked:
-    """`min` and `max`, while the same operand wins."""
+    """`min` and `max`; among operands that move, while the same one wins."""
     operands = [track.follow(part) for part in code[2:]]
-    value = FUNCTIONS[code[1]](*(each.value for each in operands))
-    if not _ints(*operands):
-        for each in operands:
-            track.fixed(each)
+    kind, value = code[1], FUNCTIONS[code[1]](*(each.value for each in operands))
+    moving = [each for each in operands if each.path is not None]
+    if not moving or not _ints(*operands):
+        for each in moving:
+            track.held(each)
         return Tracked(value)
-    best = next(each for each in operands if each.value == value)
-    for each in operands:
-        ahead = track.difference(best, each) if code[1] == "max" else track.difference(each, best)
-        track.within(ahead, 0, 2 * INT_MAX)
-    return best
+    best = (max if kind == "max" else min)(moving, key=lambda each: each.value)
+    for each in moving:
+        ahead = track.apart(best, each) if kind == "max" else track.apart(each, best)
+        track.within(ahead, 0, FAR)
+    still = [each.value for each in operands if each.path is None]
+    return track.bent(best, kind, FUNCTIONS[kind](*still)) if still else best
 
 
 def _holds(track: Tracker, symbol: str, left: Tracked, right: Tracked) -> bool:
     """A comparison, while it stays what it is."""
     result: bool = BINARY[symbol](left.value, right.value)
     if not _ints(left, right):
-        track.fixed(left), track.fixed(right)
+        track.held(left), track.held(right)
         return result
-    apart = track.difference(left, right)
-    low, high = _side(symbol, result, apart.value)
-    track.within(apart, low, high)
+    apart = track.apart(left, right)
+    track.within(apart, *_side(symbol, result, apart.value))
     return result
 
 
-_FAR = 2**65
-_UNDER, _UP_TO, _FROM, _OVER = (-_FAR, -1), (-_FAR, 0), (0, _FAR), (1, _FAR)
+_UNDER, _UP_TO, _FROM, _OVER = (-FAR, -1), (-FAR, 0), (0, FAR), (1, FAR)
 _SIDES: Mapping[str, tuple[Interval, Interval]] = {  # of left - right, where it holds and where it does not
     "<": (_UNDER, _FROM),
     "<=": (_UP_TO, _OVER),
@@ -238,12 +275,13 @@ def _truth(track: Tracker, code: Code) -> bool:
 
 
 _FORMS: Mapping[str, Callable[[Tracker, Code], Tracked]] = {
-    "name": _name,
+    "name": lambda track, code: track.named(code[1]),
     "+": _sum,
     "-": _sum,
     "*": _product,
     "neg": _negative,
-    **dict.fromkeys(("//", "%"), _quotient),
+    "//": _quotient,
+    "%": _rest,
     **dict.fromkeys(("ceil_div", "align"), _rounded),
     **dict.fromkeys(("min", "max"), _extreme),
     **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _comparison),

@@ -8,7 +8,7 @@ from kgen.dispatch import cuda, hip
 SHARED = r"""
 #include <string.h>
 char log_text[4096];
-long long seen[64], blocks[8][64];  // of each launch: what was asked, and the first words of the block
+long long seen[64], grids[8][3], blocks[8][64];  // of each launch: what was asked, and the first words of the block
 int launches, refuse_launch, refuse_map, words_to_see = 4, maps_to_see, current = 5;
 long long maps[8][16];  // parameters behind the block, of the last launch
 static int say(const char* text) { strcat(strcat(log_text, text), " "); return 0; }
@@ -30,6 +30,7 @@ static int launch(void* function, const unsigned* sizes, void* stream, void** pa
   seen[9] = extra == 0;
   memcpy(seen + 10, parameters[0], 4 * 8);
   for (int i = 0; i < maps_to_see; ++i) memcpy(maps[i], parameters[1 + i], 128);
+  for (int i = 0; i < 3; ++i) grids[launches % 8][i] = sizes[i];
   long long* block = blocks[launches++ % 8];
   block[0] = (long long)function, block[1] = (long long)stream;
   memcpy(block + 2, parameters[0], words_to_see * 8);
@@ -136,6 +137,12 @@ def launches(driver):
     words = ctypes.c_int.in_dll(driver.library, "words_to_see").value
     blocks = (ctypes.c_longlong * 64 * 8).in_dll(driver.library, "blocks")
     return [(row[0], row[1], list(row)[2 : 2 + words]) for row in blocks[:count]]
+
+
+def grids(driver):
+    """Blocks along x, y and z of each launch since the log was cleared."""
+    count = ctypes.c_int.in_dll(driver.library, "launches").value
+    return [list(row) for row in (ctypes.c_longlong * 3 * 8).in_dll(driver.library, "grids")[:count]]
 
 
 def show_maps(driver, count):

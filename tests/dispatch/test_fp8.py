@@ -6,10 +6,12 @@ import torch
 from kgen.diagnostics import KgenError
 from kgen.dispatch.arguments import view
 from kgen.dispatch.bind import bind
+from kgen.dispatch.block import fill
 from kgen.dispatch.flavours import check_flavour
 from kgen.dispatch.model import Bound, Call, View
-from kgen.dispatch.plan import Workspace, fill
+from kgen.dispatch.scratch import Scratch
 from kgen.dispatch.select import on_target
+from kgen.dispatch.tracking import Tracked, Tracker
 from kgen.fp8 import FORMATS
 from kgen.spec.load import load_catalog
 from kgen.variants.policy import compile_policy
@@ -71,8 +73,8 @@ def test_one_scale_stands_for_all_heads_by_a_stride_of_0():
         **bound.names,
         **dict.fromkeys(("group", "passes", "max_num_partitions", "max_shares", "max_workers", "crowded"), 1),
     }
-    words = fill(POLICY, bound, facts, Workspace(0, {}), {})
-    by_name = dict(zip((word.name for word in POLICY.words), words, strict=True))
+    words = fill(POLICY, bound, facts, Tracker(facts, {}), Scratch(Tracked(0), {}, {}), {})
+    by_name = {word.name: figure.value for word, figure in zip(POLICY.words, words, strict=True)}
     assert (by_name["k_scale_stride_head"], by_name["v_scale_stride_head"]) == (1, 2)
 
 

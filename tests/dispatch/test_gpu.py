@@ -11,9 +11,12 @@ import torch
 from kgen import api
 from kgen.diagnostics import KgenError
 from kgen.dispatch import gpu, launch, plain
+from kgen.dispatch.block import places
 from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.errors import kernel_fault
-from kgen.dispatch.plan import Plan, places
+from kgen.dispatch.paths import Bend, Path
+from kgen.dispatch.plan import Moves, Plan
+from kgen.dispatch.tracking import Tracker
 from kgen.manifest import ERRORS, Launch
 from tests.dispatch import fake_driver
 from tests.dispatch.toy import OPERATOR, POLICY, WORDS
@@ -46,8 +49,9 @@ def driver(fake):
 class Calls:
     """A caller of the toy whose plans run on the fake driver; `told` is what a device would report."""
 
-    def __init__(self, driver, binding, checked=False, maps=()):
+    def __init__(self, driver, binding, checked=False, maps=(), moves=None, ranges=None):
         self.driver, self.checked, self.maps = driver, checked, maps
+        self.moves, self.ranges = moves or Moves(), ranges or {}
         self.workspaces, self.told = [], (0, 0, 0, 0)
         self.plans = []
         self.no_stream = False
@@ -97,9 +101,11 @@ class Calls:
                 words=tuple(range(1000, 1000 + len(WORDS))),
                 pointers=pointers,
                 scalars=places(POLICY, "scalar"),
-                workspace=((pointers["parts"], 0), (pointers["sums"], 256)),
+                workspace={pointers["parts"]: 0, pointers["sums"]: 256},
                 workspace_size=4096,
                 launcher=launcher,
+                moves=self.moves,
+                ranges=self.ranges,
             )
         )
         return self.plans[-1]
@@ -165,6 +171,32 @@ def test_every_kernel_of_a_plan_starts_on_the_current_stream(calls, driver):
     assert len(calls.plans) == 1
     assert calls.plans[0].calls.value == 2
     assert fake_driver.seen(driver)[:8] == [0x208, 7, 1, 1, 64, 1, 1, 1024]
+
+
+def test_figures_that_follow_from_a_scalar_move_with_it(driver, launcher):
+    parts = Path("limit", (Bend(1, 0, "max", 1), Bend(1, 511, "//", 512)))
+    near = Path("limit", (Bend(1, 0, "min", 600), Bend(-1, 5, "//", 2)), -3, 7)
+    sums = places(POLICY, "pointer")["sums"]
+    moves = Moves(
+        words={NAMES.index("num_parts"): parts, NAMES.index("passes"): near},
+        size=parts.straight(4096, 0),
+        offsets={sums: parts.straight(256, 64)},
+        grids={(0, 2): parts, (1, 0): parts.straight(8, 0)},
+    )
+    calls = Calls(driver, launcher, moves=moves, ranges={"limit": (0, 4000)})
+    for limit in (100, 513, 0, 4000, 601):
+        fake_driver.clear(driver)
+        calls(limit=limit)
+        count, first = max(1, -(-limit // 512)), fake_driver.launches(driver)[0]
+        block = dict(zip(NAMES, first[2], strict=True))
+        assert (block["limit"], block["num_parts"]) == (limit, count)
+        assert block["passes"] == 7 - 3 * ((5 - min(limit, 600)) // 2)
+        assert (block["parts"], block["sums"]) == (WORKSPACE, WORKSPACE + 256 * count + 64)
+        assert calls.workspaces[-1][0] == 4096 * count
+        assert fake_driver.grids(driver) == [[4, 5, count], [8 * count, 1, 1]]
+    assert len(calls.plans) == 1
+    calls(limit=4001)
+    assert len(calls.plans) == 2
 
 
 def test_a_thread_that_works_on_the_device_already_stays_there(calls, driver):
@@ -279,13 +311,14 @@ def test_grids_come_from_the_facts_and_stay_within_the_device(driver, monkeypatc
     last = Launch((["name", "heads"], ["int", 1], ["int", 1]), 64, symbol="there_combine")
     launch = Launch((["name", "heads"], ["name", "seqs"], ["int", 1]), 256, 1024, then=last)
     built = SimpleNamespace(entry=SimpleNamespace(name="k", symbol="there", launch=launch))
-    found = gpu.steps(built, b"image", {"heads": 8, "seqs": 65535}, DEVICE, TensorMap)
+    grids = gpu.grids(built, Tracker({"heads": 8, "seqs": 65535}, {}))
+    found = gpu.steps(built, b"image", grids, DEVICE, TensorMap)
     assert [(step.kernel.function, step.grid, step.block, step.dynamic_lds) for step in found] == [
         (0x200, (8, 65535, 1), 256, 1024),
         (0x208, (8, 1, 1), 64, 0),
     ]
     with pytest.raises(KgenError, match="k needs 65536 blocks along y; the device allows 65535"):
-        gpu.steps(built, b"image", {"heads": 8, "seqs": 65536}, DEVICE, TensorMap)
+        gpu.grids(built, Tracker({"heads": 8, "seqs": 65536}, {}))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
 """Plans by range: a scalar that grows makes no plan a step, and never uses one past its range."""
 
+import random
+
 import pytest
 import torch
 
-from kgen import ops
 from kgen.diagnostics import KgenError
 from kgen.dispatch.model import Bound
-from kgen.dispatch.ranges import plan_ranges
-from kgen.dispatch.select import complete, on_target, select
+from kgen.dispatch.ranges import follow_decisions
+from kgen.dispatch.select import complete, select
 from kgen.semantics import INT_MAX, INT_MIN
 from kgen.tuning import TunedClass, TuningTable
+from tests.dispatch.figures import figures
 from tests.dispatch.test_launch import arguments, words_of
 from tests.dispatch.toy import OPERATOR, POLICY, toy_dispatcher
 
@@ -43,12 +45,8 @@ def test_one_plan_serves_a_whole_range(counted):
         seen = counted.words(limit=limit)
         assert (seen["limit"], seen["num_parts"]) == (limit, 1)
     assert counted.plans == 1
-    for limit in (513, 1024, 600):
-        seen = counted.words(limit=limit)
-        assert (seen["limit"], seen["num_parts"]) == (limit, 2)
-    assert counted.plans == 2
     assert [counted.words(limit=limit)["num_parts"] for limit in (512, 1024, 1025, 513)] == [1, 2, 3, 2]
-    assert counted.plans == 3
+    assert counted.plans == 1
 
 
 def test_a_range_ends_where_a_rule_wants_something_else(counted):
@@ -91,59 +89,81 @@ def ranges_of(defaults=OPERATOR.defaults, policy=POLICY, scale=None, requested=(
     scalars = {"scale": scale, "limit": names.get("limit", 700), "fail": 0}
     bound = Bound({**fixed, **names}, dict(requested), {}, scalars, frozenset(), "cpu")
     bound = Bound(complete(policy, bound.names, "toy"), bound.requested, {}, scalars, frozenset(), "cpu")
-    return plan_ranges(policy, bound, select(policy, bound, (), jit=True), defaults)
+    return follow_decisions(policy, bound, select(policy, bound, (), jit=True), defaults).intervals
 
 
 def test_what_a_call_insists_on_narrows_nothing():
     every = (INT_MIN, INT_MAX)
-    assert ranges_of() == {"limit": (513, 1024), "fail": every}
+    assert ranges_of() == {"limit": (101, INT_MAX), "fail": every}
     assert ranges_of(requested={"partition_size": 0}) == {"limit": (0, INT_MAX), "fail": every}
     assert ranges_of(limit=100)["limit"] == (0, 100)
 
 
 def test_a_default_that_asks_for_a_scalar_pins_it():
     assert ranges_of({"scale": lambda names: names["limit"] / 2})["limit"] == (700, 700)
-    assert ranges_of({"scale": lambda names: names["limit"] / 2}, scale=0.5)["limit"] == (513, 1024)
+    assert ranges_of({"scale": lambda names: names["limit"] / 2}, scale=0.5)["limit"] == (101, INT_MAX)
 
 
-def decode_ranges(max_seq_len, num_seqs, policy_name):
-    """The ranges of max_seq_len in decode with 8 heads of queries and 2 of keys."""
-    policy = ops.dispatcher().policy("paged_attention")
-    sizes = {"num_seqs": num_seqs, "num_heads": 8, "num_kv_heads": 2, "num_blocks": 9, "max_pages": 9}
-    kinds = {"dtype": "f32", "kv_dtype": "f32", "head_dim": 64, "block_size": 16, "layout": "bshd"}
-    scalars = {"softmax_scale": None, "max_seq_len": max_seq_len}
-    names = complete(policy, {**sizes, **kinds, "max_seq_len": max_seq_len}, "sim:sm_90")
-    names = on_target(policy, names, "sim:sm_90")
-    bound = Bound(names, {}, {}, scalars, frozenset(), "cpu", policy_name)
-    selection = select(policy, bound, (), jit=True)
-    return plan_ranges(policy, bound, selection, {})["max_seq_len"]
+DECODE = {"dtype": "bf16", "kv_dtype": "bf16", "head_dim": 64, "block_size": 16, "layout": "bshd"}
+POOL = {"num_blocks": 9, "max_pages": 9}
+
+
+def decode(length, num_seqs, policy, heads=(8, 2), arch="sim:sm_90"):
+    """The figures of decode."""
+    sizes = {"num_seqs": num_seqs, "num_heads": heads[0], "num_kv_heads": heads[1], **POOL, **DECODE}
+    return figures("paged_attention", {"max_seq_len": length}, policy=policy, arch=arch, **sizes)
 
 
 @pytest.mark.parametrize(
-    ("length", "num_seqs", "where"),
+    ("length", "num_seqs", "policy", "where"),
     [
-        (1, 1, (0, 512)),
-        (600, 1, (513, 1024)),
-        (1025, 1, (1025, 1536)),
-        (600, 65, (513, 8192)),
-        (9000, 65, (8705, 9216)),
-        (8193, 65, (8193, 8704)),
+        (1, 1, "vllm", (0, 512)),
+        (600, 1, "vllm", (513, 8192)),
+        (600, 65, "vllm", (513, 8192)),
+        (9000, 65, "vllm", (8193, 512 * 65535)),  # as many parts as a grid has along z
+        (256, 1, "balanced", (0, 256)),
+        (60_000, 5, "balanced", (54_068, 108_134)),  # parts of 2048 tokens
+        (60_000, 132, "balanced", (257, INT_MAX)),  # one pass
+        (60_000, 5, "even", (0, 6_871_947_647)),  # as many tiles as 32 bits count
+        (60_000, 5, "auto", (1025, 6_871_947_647)),
     ],
 )
-def test_the_ranges_of_decode(length, num_seqs, where):
-    assert decode_ranges(length, num_seqs, "vllm") == where
+def test_the_ranges_of_decode_end_where_a_rule_goes_another_way(length, num_seqs, policy, where):
+    assert decode(length, num_seqs, policy).ranges["max_seq_len"] == where
 
 
-@pytest.mark.parametrize(
-    ("length", "num_seqs", "where"),
-    [
-        (256, 1, (0, 256)),
-        (60_000, 5, (59_393, 61_440)),
-        (60_000, 132, (257, INT_MAX)),
-    ],  # 2048 a part; one pass
-)
-def test_the_ranges_of_decode_under_a_policy_that_asks_the_target(length, num_seqs, where):
-    assert decode_ranges(length, num_seqs, "balanced") == where
+def lengths_near(ends, draw):
+    """Lengths of a range: its ends, powers of two, and any."""
+    low, high = max(ends[0], 0), min(ends[1], 200_000)
+    some = [low, low + 1, high - 1, high, *(draw.randint(low, high) for _ in range(3))]
+    return [n for n in (*some, 513, 65_537) if low <= n <= high]
+
+
+@pytest.mark.parametrize("arch", ["sim:sm_90", "sim:gfx942", "cpu_generic"])
+@pytest.mark.parametrize("policy", ["vllm", "split", "single_pass", "balanced", "even", "auto"])
+def test_figures_that_move_are_those_of_a_plan_for_that_very_length(arch, policy):
+    draw = random.Random(3)
+    for num_seqs, heads in ((1, (8, 2)), (1, (128, 1)), (7, (32, 8)), (300, (40, 5))):
+        length = 1
+        while length < 200_000:  # from one range to the next
+            here = decode(length, num_seqs, policy, heads, arch)
+            for other in lengths_near(here.ranges["max_seq_len"], draw):
+                there = decode(other, num_seqs, policy, heads, arch)
+                assert there.values == here.at(max_seq_len=other), (num_seqs, heads, length, other)
+            length = here.ranges["max_seq_len"][1] + 1
+
+
+def test_extend_has_one_range_of_lengths_and_a_grid_that_moves():
+    sizes = {"num_seqs": 3, "total_q": 50, "num_indices": 40, "num_heads": 8, "num_kv_heads": 2}
+    kinds = {**DECODE, "num_blocks": 9, "arch": "sim:gfx942"}
+    here = figures("extend_attention", {"max_extend_len": 30, "max_seq_len": 70}, **sizes, **kinds)
+    assert here.ranges["max_seq_len"] == (0, INT_MAX)
+    assert here.ranges["max_extend_len"][0] == 0
+    for extend, length in ((1, 1), (128, 128), (33, 5000), (2048, 100_000)):
+        scalars = {"max_extend_len": extend, "max_seq_len": length}
+        there = figures("extend_attention", scalars, **sizes, **kinds)
+        assert there.values == here.at(**scalars)
+    assert there.values["grid 0y"] > here.values["grid 0y"]
 
 
 def test_lengths_may_come_in_any_order(counted):
@@ -151,4 +171,9 @@ def test_lengths_may_come_in_any_order(counted):
     for limit in lengths:
         seen = counted.words(limit=limit)
         assert (seen["limit"], seen["num_parts"]) == (limit, -(-limit // 512))
-    assert counted.plans == len({-(-limit // 512) for limit in lengths})
+        assert (seen["sums_stride_row"], seen["parts_stride_row"]) == (
+            seen["num_parts"],
+            8 * seen["num_parts"],
+        )
+        assert seen["sums"] - seen["parts"] == 3 * 8 * 4 * seen["num_parts"]
+    assert counted.plans == 1

@@ -27,7 +27,10 @@ def interval(code, s, **names):
         (["//", S, number(8)], -1, -1, (-8, -1)),
         (["//", ["*", number(3), S], N], 5, 1, (4, 7)),
         (["call", "ceil_div", ["call", "max", S, number(1)], number(512)], 513, 2, (513, 1024)),
-        (["call", "ceil_div", ["call", "max", S, number(1)], number(512)], 0, 1, (INT_MIN, 1)),
+        (["call", "ceil_div", ["call", "max", S, number(1)], number(512)], 0, 1, (INT_MIN, 512)),
+        (["<", ["*", N, ["+", ["//", S, number(16)], number(2)]], number(240)], 17, True, (INT_MIN, 287)),
+        ([">", ["call", "min", S, N, number(30)], number(11)], 99, True, (12, INT_MAX)),
+        (["//", ["-", N, S], number(4)], 3, 2, (1, 4)),
         (["call", "align", S, number(16)], 16, 16, (1, 16)),
         (["<=", S, number(512)], 512, True, (INT_MIN, 512)),
         (["<=", S, number(512)], 513, False, (513, INT_MAX)),
@@ -60,12 +63,12 @@ def test_overflow_ends_an_interval():
     assert value is True and (low, high) == (1, 2**23 - 1)
 
 
-def test_scalars_narrow_their_own_intervals_and_pin_each_other_where_they_meet():
+def test_scalars_narrow_their_own_intervals_and_one_is_held_where_they_meet():
     tracker = Tracker({}, {"s": 5, "t": 9})
     tracker.constant(["and", [">=", S, number(0)], ["<", T, number(10)]])
     assert tracker.intervals == {"s": (0, INT_MAX), "t": (INT_MIN, 9)}
     tracker.constant(["<", S, T])
-    assert tracker.intervals == {"s": (5, 5), "t": (9, 9)}
+    assert tracker.intervals == {"s": (5, 5), "t": (6, 9)}
 
 
 def expression(draw, depth):
@@ -110,6 +113,49 @@ def test_an_expression_has_its_value_all_over_the_intervals():
             there = {name: near(draw, here[name], tracker.intervals[name]) for name in here}
             assert evaluate(code, {"n": 12, **there}) == value, (code, here, there)
     assert followed > 2000 and wide > 500
+
+
+def test_a_path_gives_the_value_of_an_expression_all_over_its_interval():
+    draw = random.Random(6)
+    bends, moved = 0, set()
+    for _ in range(6000):
+        code, here = expression(draw, 4), {"s": draw.randint(-40, 40), "t": draw.randint(-5, 5)}
+        try:
+            value = evaluate(code, {"n": 12, **here})
+        except EvaluationError:
+            continue
+        tracker = Tracker({"n": 12}, here)
+        tracked = tracker.follow(code)
+        assert tracked.value == value
+        if tracked.path is None:
+            continue
+        bends += bool(tracked.path.bends)
+        for _ in range(6):
+            there = {name: near(draw, here[name], tracker.intervals[name]) for name in here}
+            found = evaluate(code, {"n": 12, **there})
+            assert tracked.path.at(there[tracked.path.of]) == found, (code, here, there)
+            moved.add(found != value)
+    assert bends > 200 and moved == {True, False}
+
+
+def test_facts_move_with_the_scalars_they_are_made_of():
+    parts = ["call", "ceil_div", S, number(512)]
+    facts = [("blocks", ["*", N, ["name", "parts"]]), ("parts", parts), ("rows", N)]
+    names = {"n": 12, "parts": 3, "blocks": 36, "rows": 12}
+    tracker = Tracker(names, {"s": 1100}, facts)
+    blocks, rows = tracker.follow(["name", "blocks"]), tracker.follow(["name", "rows"])
+    assert (blocks.value, blocks.path.at(5120), rows.path) == (36, 120, None)
+    tracker.constant(["<", ["name", "blocks"], number(100)])
+    assert tracker.intervals["s"] == (INT_MIN, 4096)
+    assert tracker.constant(["name", "parts"]) == 3
+    assert tracker.intervals["s"] == (1025, 1536)
+
+
+def test_an_int_that_leaves_64_bits_ends_an_interval():
+    tracker = Tracker({}, {"s": 100})
+    sized = tracker.follow(["*", ["call", "align", S, number(64)], number(2**40)])
+    high = tracker.intervals["s"][1]
+    assert sized.path.at(high) <= INT_MAX < sized.path.at(high + 1)
 
 
 def near(draw, value, where):

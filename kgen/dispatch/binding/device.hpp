@@ -93,7 +93,6 @@ class TensorMap {
 
 struct Step {
   void* function;
-  unsigned grid[3];
   unsigned block;
   unsigned dynamic_lds;
   std::vector<TensorMap> maps;
@@ -114,13 +113,11 @@ class Launcher {
         encode_(reinterpret_cast<void*>(from["encode"].cast<int64_t>())) {
     for (py::handle word : from["aligned"]) aligned_.push_back(word.cast<int64_t>());
     for (py::handle step : from["steps"]) {
-      const auto number = [&](int i) { return step[py::int_(i)].cast<unsigned>(); };
       steps_.push_back({reinterpret_cast<void*>(step[py::int_(0)].cast<int64_t>()),
-                        {number(1), number(2), number(3)},
-                        number(4),
-                        number(5),
+                        step[py::int_(1)].cast<unsigned>(),
+                        step[py::int_(2)].cast<unsigned>(),
                         {}});
-      for (py::handle map : step[py::int_(6)]) steps_.back().maps.emplace_back(map);
+      for (py::handle map : step[py::int_(3)]) steps_.back().maps.emplace_back(map);
       if (steps_.back().maps.size() > kMaxMaps) throw py::value_error("a kernel has too many tensor maps");
     }
   }
@@ -140,15 +137,16 @@ class Launcher {
     return false;
   }
 
-  // Starts every kernel on a stream of the device; waits for nothing. `block` is copied before this
-  // returns. Answers the driver's status, below 0 where it is that of describing a tensor.
-  int start(int64_t* block, void* stream) const {
+  // Starts every kernel on a stream of the device, with so many blocks along x, y and z; waits for nothing.
+  // `block` is copied before this returns. Answers the driver's status, below 0 where it is that of
+  // describing a tensor.
+  int start(int64_t* block, const int64_t* grids, void* stream) const {
     int64_t before = 0;
     int status = place_.get(before);
     if (status != 0) return status;
     const bool elsewhere = before != here_;
     if (elsewhere && (status = place_.set(here_)) != 0) return status;
-    status = start_steps(block, stream);
+    status = start_steps(block, grids, stream);
     const int back = elsewhere ? place_.set(before) : 0;
     return status != 0 ? status : back;
   }
@@ -159,11 +157,13 @@ class Launcher {
                         unsigned block_y, unsigned block_z, unsigned dynamic_lds, void* stream,
                         void** parameters, void** extra);
 
-  int start_steps(int64_t* block, void* stream) const {
+  int start_steps(int64_t* block, const int64_t* grids, void* stream) const {
     TensorMap::Encoded maps[kMaxMaps] = {};
     void* parameters[1 + kMaxMaps] = {block};
     for (const Step& step : steps_) {
-      const auto& grid = step.grid;
+      const unsigned grid[3] = {static_cast<unsigned>(grids[0]), static_cast<unsigned>(grids[1]),
+                                static_cast<unsigned>(grids[2])};
+      grids += 3;
       if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) continue;  // no blocks: no launch
       int status = 0;
       for (size_t i = 0; i < step.maps.size() && status == 0; ++i) {

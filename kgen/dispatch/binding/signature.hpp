@@ -11,78 +11,16 @@
 #include <string>
 #include <vector>
 
-extern char** environ;
+#include "dlpack.hpp"
+#include "key.hpp"
 
 namespace kgen {
 
 namespace py = pybind11;
 
-constexpr int kMaxWords = 256;  // of a key or a block; what is larger goes the slow way
-constexpr int kMaxAxes = 8;
-constexpr int64_t kAbsent = INT64_MIN;
+constexpr int kMaxAxes = 8;  // of a tensor; what has more goes the slow way
 
 inline py::object steal(PyObject* object) { return py::reinterpret_steal<py::object>(object); }
-
-// ---- DLPack's exchange table, as far as it is used here (dlpack.h of version 1) -----------------
-
-struct DlDataType {
-  uint8_t code;
-  uint8_t bits;
-  uint16_t lanes;
-};
-
-struct DlTensor {
-  void* data;
-  int32_t device_type;
-  int32_t device_id;
-  int32_t ndim;
-  DlDataType dtype;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-};
-
-struct DlExchange {
-  uint32_t major;
-  uint32_t minor;
-  void* previous;
-  void* allocate;
-  void* managed_from_object;
-  void* managed_to_object;
-  int (*tensor_from_object)(void* object, DlTensor* out);
-  void* current_stream;
-};
-
-constexpr uint32_t kDlMajor = 1;
-
-// ---- Keys ---------------------------------------------------------------------------------------
-
-struct Key {
-  int64_t word[kMaxWords];
-  int size = 0;
-  bool fits = true;
-
-  void put(int64_t value) {
-    if (size < kMaxWords) {
-      word[size++] = value;
-    } else {
-      fits = false;
-    }
-  }
-  uint64_t hash() const {
-    uint64_t h = 1469598103934665603ull;
-    for (int i = 0; i < size; ++i) {
-      h = (h ^ static_cast<uint64_t>(word[i])) * 1099511628211ull;
-      h ^= h >> 29;
-    }
-    return h;
-  }
-};
-
-inline uint64_t hash_text(uint64_t h, const char* text) {
-  for (; *text; ++text) h = (h ^ static_cast<unsigned char>(*text)) * 1099511628211ull;
-  return h;
-}
 
 struct Scalar {
   bool is_float;
@@ -93,11 +31,12 @@ struct Scalar {
 class Reader {
  public:
   explicit Reader(const py::dict& from)
-      : tensors_(from["tensors"].cast<int>()), keywords_(from["keywords"].cast<int>()) {
+      : tensors_(from["tensors"].cast<int>()),
+        keywords_(from["keywords"].cast<int>()),
+        environment_(names(from["environment"])) {
     for (py::handle kind : from["scalars"]) {
       scalars_.push_back({kind[py::int_(0)].cast<bool>(), kind[py::int_(1)].cast<bool>()});
     }
-    for (py::handle name : from["environment"]) environment_.push_back(name.cast<std::string>() + "=");
     for (py::handle type : from["tensor_types"]) {
       tensor_types_.push_back(py::reinterpret_borrow<py::object>(type));
     }
@@ -117,7 +56,7 @@ class Reader {
 
   // False where the arguments are not plain ones and torch's dispatcher must see the call.
   bool read(PyObject* const* args, Key& key, void** pointers, int64_t* values) const {
-    key.put(fingerprint());
+    key.put(environment_.fingerprint());
     const bool plain = read_tensors(args, key, pointers) && read_scalars(args + tensors_, key, values) &&
                        read_keywords(args + tensors_ + scalars(), key) && key.fits;
     if (!plain) PyErr_Clear();
@@ -125,21 +64,10 @@ class Reader {
   }
 
  private:
-  // The variables that steer a call, by content: KGEN_* and those the operator's rules name.
-  int64_t fingerprint() const {
-    uint64_t h = 7;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      if (steers(*entry)) h += hash_text(1469598103934665603ull, *entry);
-    }
-    return static_cast<int64_t>(h);
-  }
-
-  bool steers(const char* entry) const {
-    if (std::strncmp(entry, "KGEN_", 5) == 0) return true;
-    for (const auto& name : environment_) {
-      if (entry[0] == name[0] && std::strncmp(entry, name.data(), name.size()) == 0) return true;
-    }
-    return false;
+  static std::vector<std::string> names(py::handle from) {
+    std::vector<std::string> found;
+    for (py::handle name : from) found.push_back(name.cast<std::string>() + "=");
+    return found;
   }
 
   bool is_tensor(PyObject* object) const {
@@ -243,7 +171,7 @@ class Reader {
   int tensors_;
   std::vector<Scalar> scalars_;
   int keywords_;
-  std::vector<std::string> environment_;
+  Environment environment_;
   std::vector<py::object> tensor_types_;
   int (*read_)(void*, DlTensor*) = nullptr;
 };
