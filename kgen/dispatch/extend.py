@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
+from kgen.diagnostics import KgenError
 from kgen.dispatch.calls import CALLS, launch_variant, through_torch
 from kgen.dispatch.errors import fault
 from kgen.metadata import POOL, SEPARATE, ExtendBatch
@@ -61,17 +62,19 @@ def extend_attention(
 
     Returns out, or (out, lse) with `return_lse`. Raises KgenError (K51x, K52x, K531, K532, K537, K538, K519).
     """
-    _check_batch(q, batch, k_new, v_new)
+    if not _fits(q, batch, k_new, v_new):
+        raise _misfit(q, batch, k_new, v_new)
     if batch.block_size == 1 and layout == "bshd":
         k_cache, v_cache = _slots(k_cache), _slots(v_cache)
     if out is None:
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
     if return_lse and lse is None:
         lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    rows, entries, indices, seq_lens = batch.qo_indptr, batch.kv_indptr, batch.kv_indices, batch.seq_lens
+    if is_dynamo_compiling() or not batch.is_int32:
+        rows, entries, indices, seq_lens = rows.int(), entries.int(), indices.int(), seq_lens.int()
     arguments = (
-        out, lse, q, k_cache, v_cache, k_new, v_new,
-        batch.qo_indptr.int(), batch.kv_indptr.int(), batch.kv_indices.int(), batch.seq_lens.int(),
-        k_scale, v_scale,
+        out, lse, q, k_cache, v_cache, k_new, v_new, rows, entries, indices, seq_lens, k_scale, v_scale,
         softmax_scale, batch.max_extend_len, batch.max_seq_len, batch.block_size, layout, variant, arch,
     )  # fmt: skip
     if variant is not None or variant_args:
@@ -94,22 +97,30 @@ def prefix_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, batch: ExtendBatc
     return extend_attention(q, k_cache, v_cache, batch, **options)
 
 
-def _check_batch(q: Tensor, batch: ExtendBatch, k_new: Tensor | None, v_new: Tensor | None) -> None:
-    """That the tensors are those the batch speaks of. Raises KgenError (K510, K512)."""
+def _fits(q: Tensor, batch: ExtendBatch, k_new: Tensor | None, v_new: Tensor | None) -> bool:
+    """Whether the tensors are those the batch speaks of."""
+    if not isinstance(batch, ExtendBatch) or not isinstance(q, Tensor) or q.shape[0] != batch.total_q:
+        return False
+    if batch.convention == SEPARATE:
+        return k_new is not None and v_new is not None
+    return k_new is None and v_new is None
+
+
+def _misfit(q: object, batch: object, k_new: Tensor | None, v_new: Tensor | None) -> KgenError:
+    """Why they are not (K510, K512)."""
     if not isinstance(q, Tensor):
-        raise fault("K510", f"{NAME}: q must be a tensor, found {type(q).__name__}")
+        return fault("K510", f"{NAME}: q must be a tensor, found {type(q).__name__}")
     if not isinstance(batch, ExtendBatch):
         hint = "make one with kgen.metadata.from_arrays, from_slots or from_block_table"
-        raise fault("K510", f"{NAME}: batch must be an ExtendBatch, found {type(batch).__name__}", hint)
+        return fault("K510", f"{NAME}: batch must be an ExtendBatch, found {type(batch).__name__}", hint)
     given = [name for name, new in (("k_new", k_new), ("v_new", v_new)) if new is not None]
     if batch.convention == SEPARATE and len(given) < 2:
         message = f"{NAME}: a batch of convention '{SEPARATE}' needs k_new and v_new"
-        raise fault("K510", message, "they are the rows of its new tokens, like those of q")
+        return fault("K510", message, "they are the rows of its new tokens, like those of q")
     if batch.convention == POOL and given:
         message = f"{NAME}: {' and '.join(given)} given, but the batch says that every key is in the pool"
-        raise fault("K510", message, f"make the batch with convention={SEPARATE!r}, or leave them out")
-    if q.shape[0] != batch.total_q:
-        raise fault("K512", f"{NAME}: q has {q.shape[0]} rows; the batch has {batch.total_q}")
+        return fault("K510", message, f"make the batch with convention={SEPARATE!r}, or leave them out")
+    return fault("K512", f"{NAME}: q has {q.shape[0]} rows; the batch has {batch.total_q}")
 
 
 def _slots(cache: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Scratch memory of kernels: one growing buffer per device and stream, per thread on the CPU.
 
-Two Python threads may call at once, so on the CPU each thread has its own. A buffer only grows. Most of it is
-never cleared: kernels write a place before they read it. The bytes right before it are zeros: a kernel finds
-them so and leaves them so, and they are cleared once, when the buffer is made. On a GPU a buffer that was
-outgrown is kept, since a captured graph may still use it.
+Two Python threads may call at once, so on the CPU each thread has its own. A buffer only grows, and then at
+least doubles. Most of it is never cleared: kernels write a place before they read it. The bytes right before
+it are zeros: a kernel finds them so and leaves them so, and they are cleared once, when the buffer is made.
+On a GPU a buffer that was outgrown is kept, since a captured graph may still use it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class _Buffer:
     run."""
 
     address: int
+    size: int
     scratch: torch.Tensor
     zeros: torch.Tensor
     captured: bool
@@ -38,7 +39,13 @@ class Workspaces:
 
     def address(self, size: int, device: str = "cpu", stream: int = 0) -> int:
         """The address of at least `size` bytes, aligned to 64, valid until this thread grows it."""
-        return self._held(size, device, stream).address
+        try:
+            held: _Buffer = self._local.buffers[device, stream]
+        except (AttributeError, KeyError):
+            return self._held(size, device, stream).address
+        if held.captured or held.size < size:
+            held = self._held(size, device, stream)
+        return held.address
 
     def reserve(self, size: int, device: str = "cpu", stream: int = 0) -> torch.Tensor:
         """Grow this thread's buffer to `size` bytes; returns all of it but the zeros, as bytes."""
@@ -47,7 +54,7 @@ class Workspaces:
     def held(self, device: str = "cpu", stream: int = 0) -> int:
         """Usable bytes of this thread's buffer."""
         buffer = self._buffers().get((device, stream))
-        return 0 if buffer is None else buffer.scratch.numel()
+        return 0 if buffer is None else buffer.size
 
     def release(self) -> None:
         """Give this thread's buffers back."""
@@ -56,7 +63,9 @@ class Workspaces:
     def _held(self, size: int, device: str, stream: int) -> _Buffer:
         buffers = self._buffers()
         held = buffers.get((device, stream))
-        if held is None or held.scratch.numel() < size:
+        if held is None or held.size < size:
+            if held is not None:  # twice as much, so that a length that grows outgrows few
+                size = max(size, 2 * held.size)
             if held is not None and device != "cpu":
                 self._outgrown.append(held)
             held = buffers[device, stream] = _allocate(size, device)
@@ -78,4 +87,4 @@ def _allocate(size: int, device: str) -> _Buffer:
     start = ZEROED + -(whole.data_ptr() + ZEROED) % ALIGNMENT
     zeros = whole[:start].zero_()
     captured = device != "cpu" and torch.cuda.is_current_stream_capturing()
-    return _Buffer(whole.data_ptr() + start, whole[start : start + size], zeros, captured)
+    return _Buffer(whole.data_ptr() + start, size, whole[start : start + size], zeros, captured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -48,6 +49,11 @@ class ExtendBatch:
     @property
     def num_seqs(self) -> int:
         return self.seq_lens.shape[0]
+
+    @functools.cached_property
+    def is_int32(self) -> bool:
+        """Whether kernels read the arrays as they are."""
+        return all(getattr(self, name).dtype is torch.int32 for name in _ARRAYS)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ExtendBatch:
         """The batch on another device, or in another dtype. Raises KgenError (K542) for the dtype."""

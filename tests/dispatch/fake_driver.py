@@ -8,7 +8,7 @@ from kgen.dispatch import cuda, hip
 SHARED = r"""
 #include <string.h>
 char log_text[4096];
-long long seen[64], grids[8][3], blocks[8][64];  // of each launch: what was asked, and the first words of the block
+long long seen[64], grids[8][3], blocks[8][64];  // of each launch: what was asked, blocks, first words
 int launches, refuse_launch, refuse_map, words_to_see = 4, maps_to_see, current = 5;
 long long maps[8][16];  // parameters behind the block, of the last launch
 static int say(const char* text) { strcat(strcat(log_text, text), " "); return 0; }

@@ -179,6 +179,32 @@ def test_a_workspace_only_grows_and_is_a_threads_own(compiler):
     assert seen[0] != large
 
 
+def test_a_workspace_that_is_outgrown_at_least_doubles(compiler):
+    dispatcher = toy_dispatcher(compiler, {"partition_size": 512})
+    call = dispatcher.caller(OPERATOR)
+    held = []
+    for limit in range(512, 65 * 512, 512):
+        parts = words_of(call, arguments(limit=limit, rows=3))["num_parts"]
+        held.append(dispatcher.workspaces.held())
+        assert held[-1] >= parts * 3 * 9 * 4
+    assert len(set(held)) == 7  # 64 parts, one more each time
+    assert dispatcher.workspaces.address(held[-1]) == dispatcher.workspaces.address(1)
+
+
+def test_a_variable_is_seen_by_the_next_call(compiler, monkeypatch):
+    call = toy_dispatcher(compiler, {}, {"partition_size": 512}, {"partition_size": 256}).caller(OPERATOR)
+    parts = lambda: words_of(call, arguments(limit=1024))["num_parts"]  # noqa: E731
+    seen = [parts()]
+    for name, value in (("UNRELATED", "1"), ("PA_PARTITION_SIZE", "256"), ("PA_PARTITION_SIZE", "512")):
+        monkeypatch.setenv(name, value)
+        seen.append(parts())
+    monkeypatch.setenv("UNRELATED", "2")
+    monkeypatch.setenv("PA_PARTITION_SIZE", "256")
+    seen.append(parts())
+    monkeypatch.delenv("PA_PARTITION_SIZE")
+    assert [*seen, parts()] == [2, 2, 4, 2, 4, 2]
+
+
 def test_threads_follow_torch_and_the_environment(call, monkeypatch):
     count = torch.get_num_threads()
     try:

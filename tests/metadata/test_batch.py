@@ -1,5 +1,7 @@
 """The arrays of a ragged batch: the example number for number, both conventions, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -201,3 +203,11 @@ def test_tables_are_checked_too():
         block_table_of(*arrays([0, 1], [12]), 4, num_slots=12)
     with pytest.raises(KgenError, match="its row of the table holds 8"):
         slots_of(torch.zeros(1, 2, dtype=torch.int32), *arrays([9]), 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_batch_knows_whether_kernels_read_it_as_it_is(dtype):
+    batch = from_slots([[1, 2], []], [[3], [4, 5]], dtype=dtype)
+    assert batch.is_int32 == (dtype is torch.int32)
+    mixed = replace(batch.to("cpu", torch.int32), kv_indices=batch.kv_indices.long())
+    assert not mixed.is_int32

@@ -39,10 +39,9 @@ class Caller {
     if (in_dispatch_mode() || !reader_.read(args, key, pointers, values)) return done(false);
     PyObject* const* scalars = args + reader_.tensors();
     PyObject* const* keywords = scalars + reader_.scalars();
-    const uint64_t hash = key.hash();
-    const Kept* kept = table_.find(hash, key, values, keywords);
+    const Kept* kept = table_.find(key, values, keywords);
     if (kept == nullptr) {
-      kept = make(hash, key, args, count);
+      kept = make(key, args, count);
       if (kept == nullptr) return nullptr;
     }
     // The plan must outlive a change of the table by another thread while the GIL is released.
@@ -64,7 +63,7 @@ class Caller {
     return active;
   }
 
-  const Kept* make(uint64_t hash, const Key& key, PyObject* const* args, Py_ssize_t count) {
+  const Kept* make(const Key& key, PyObject* const* args, Py_ssize_t count) {
     py::object made = steal(PyObject_Vectorcall(make_plan_.ptr(), args, count, nullptr));
     if (!made) return nullptr;
     py::tuple keywords(reader_.keywords());
@@ -73,7 +72,7 @@ class Caller {
     }
     const auto* plan = static_cast<const Plan*>(PyCapsule_GetPointer(made.ptr(), kPlanName));
     if (plan == nullptr) return nullptr;
-    return table_.keep(hash, key, std::move(keywords), std::move(made), plan);
+    return table_.keep(key, std::move(keywords), std::move(made), plan);
   }
 
   Reader reader_;

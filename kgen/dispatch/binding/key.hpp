@@ -46,15 +46,32 @@ class Environment {
  public:
   explicit Environment(std::vector<std::string> names) : names_(std::move(names)) {}
 
-  int64_t fingerprint() const {
-    uint64_t h = 7;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      if (steers(*entry)) h += hash_text(1469598103934665603ull, *entry);
+  // Strings are looked at when one of them is another: who sets a variable puts a new string in its place. Of
+  // those that steer the content is looked at each time.
+  int64_t fingerprint() {
+    const uint64_t place = places();
+    if (place != places_) {
+      steering_.clear();
+      for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        if (steers(*entry)) steering_.push_back(*entry);
+      }
+      places_ = place;
     }
+    uint64_t h = 7;
+    for (const char* entry : steering_) h += hash_text(1469598103934665603ull, entry);
     return static_cast<int64_t>(h);
   }
 
  private:
+  // A number that is another when one string is: each has an odd factor.
+  static uint64_t places() {
+    uint64_t sum = 0, factor = 1;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry, factor += 2) {
+      sum += reinterpret_cast<uint64_t>(*entry) * factor;
+    }
+    return sum + factor;
+  }
+
   bool steers(const char* entry) const {
     if (std::strncmp(entry, "KGEN_", 5) == 0) return true;
     for (const auto& name : names_) {
@@ -64,6 +81,8 @@ class Environment {
   }
 
   std::vector<std::string> names_;  // each with its '='
+  std::vector<const char*> steering_;
+  uint64_t places_ = 0;
 };
 
 }  // namespace kgen

@@ -55,7 +55,7 @@ class Reader {
   int arguments() const { return tensors() + scalars() + keywords(); }
 
   // False where the arguments are not plain ones and torch's dispatcher must see the call.
-  bool read(PyObject* const* args, Key& key, void** pointers, int64_t* values) const {
+  bool read(PyObject* const* args, Key& key, void** pointers, int64_t* values) {
     key.put(environment_.fingerprint());
     const bool plain = read_tensors(args, key, pointers) && read_scalars(args + tensors_, key, values) &&
                        read_keywords(args + tensors_ + scalars(), key) && key.fits;
