@@ -7,7 +7,8 @@ five axes: the dims of a panel, rows, panels, heads and blocks; all but the firs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from kgen.dispatch.model import Bound, Names
 from kgen.layout import CACHE_SIZES
@@ -21,17 +22,27 @@ PANEL = 128
 @dataclass(frozen=True)
 class TensorMap:
     """How one tensor lies. `place`: of its pointer in the argument block; -1 where the call leaves it out.
-    Sizes and the box count elements along the five axes, strides bytes along the last four."""
+    Sizes and the box count elements along the five axes, strides bytes along the last four. `rows`: what the
+    size along the second axis is, where that may change."""
 
     place: int
     element_bytes: int = 0
     sizes: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
     box: tuple[int, ...] = ()
+    rows: str = ""
+
+    def at(self, values: Mapping[str, int]) -> TensorMap:
+        """The map of a call with other extents."""
+        if self.rows not in values:
+            return self
+        return replace(self, sizes=(self.sizes[0], values[self.rows], *self.sizes[2:]))
 
 
-def tensor_map(policy: Policy, bound: Bound, names: Names, box: Box) -> TensorMap:
-    """The map of a tensor of a bound call."""
+def tensor_map(
+    policy: Policy, bound: Bound, names: Names, box: Box, moving: Mapping[str, str] = MappingProxyType({})
+) -> TensorMap:
+    """The map of a tensor of a bound call; `moving`: what may change along the first axis of some."""
     rule = next(rule for rule in policy.arguments if rule.name == box.argument)
     strides = bound.strides.get(rule.name)
     if strides is None or rule.name in bound.absent:
@@ -48,6 +59,7 @@ def tensor_map(policy: Policy, bound: Bound, names: Names, box: Box) -> TensorMa
         tuple(max(n, 1) for n in (width, sizes[row], panels, sizes["head"], sizes.get("block", 1))),
         tuple(n * element for n in (strides[row], width, strides["head"], strides.get("block", width))),
         (width, box.rows, box.dims // width or panels, 1, 1),
+        moving.get(rule.name, ""),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -16,11 +17,12 @@ from kgen.diagnostics import KgenError
 from kgen.dispatch import gpu, launch, plain
 from kgen.dispatch.arguments import bound_sizes
 from kgen.dispatch.errors import LATE, ON_GPU, kernel_fault
+from kgen.dispatch.extents import counted_extents
 from kgen.dispatch.kernels import Kernels
 from kgen.dispatch.model import Bound, Compiler, Names, Selection
 from kgen.dispatch.operators import Operator
 from kgen.dispatch.overlap import refuse_overlap
-from kgen.dispatch.plan import Plan, steering_scalars
+from kgen.dispatch.plan import Plan, moved, steering_scalars
 from kgen.dispatch.planner import Planner
 from kgen.dispatch.policies import Policies
 from kgen.dispatch.registry import Registry
@@ -93,14 +95,16 @@ class Dispatcher:
             keywords=tuple(operator.keywords),
             steering=steering_scalars(policy),
             environment=tuple(rule.env for rule in policy.select if rule.env),
+            extents=counted_extents(policy),
         )
 
     def services(self, operator: Operator) -> launch.Services:
         """What an operator's caller asks of this dispatcher."""
+        names = self.signature(operator).values
         return launch.Services(
             make_plan=lambda *arguments: self.plan(operator, *arguments),
-            fail=_fail,
-            overlap=_overlap,
+            fail=partial(_fail, names),
+            overlap=partial(_overlap, names),
             workspace=self.workspaces.address,
             stream=gpu.stream_lookup(),
             refuse=_refuse,
@@ -113,8 +117,8 @@ class Dispatcher:
         ready = plain.ready_plan(self.plan(operator, *arguments))
         split = len(operator.tensors)
         pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in arguments[:split])
-        scalars = arguments[split : split + len(operator.scalars)]
-        plain.run_plan(ready, signature, self.services(operator), pointers, scalars)
+        values = plain.values_of(signature, arguments)
+        plain.run_plan(ready, signature, self.services(operator), pointers, values)
 
     def plan(self, operator: Operator, *arguments: Any) -> Plan:
         """The plan of a call. Raises KgenError where nothing can run it."""
@@ -127,7 +131,8 @@ class Dispatcher:
             return
         told = self.errors.take(plan.policy.op, plan.launcher.device)
         if told[0]:
-            raise kernel_fault(plan.policy, plan.facts, told, ON_GPU)
+            still = {name: fact for name, fact in plan.facts.items() if name not in plan.ranges}
+            raise kernel_fault(plan.policy, still, told, ON_GPU)
 
     def check(self) -> None:
         """Raise the first fault that kernels on a GPU reported since the last check; waits for them."""
@@ -157,12 +162,15 @@ class Dispatcher:
         return size
 
 
-def _fail(plan: Plan, _status: int, code: int, row: int, index: int, value: int) -> None:
-    raise kernel_fault(plan.policy, plan.facts, (code or _status, row, index, value))
+def _fail(names: Sequence[str], plan: Plan, values: Sequence[int], status: int, *told: int) -> None:
+    code, row, index, value = told
+    facts = moved(plan, dict(zip(names, values, strict=True))).facts
+    raise kernel_fault(plan.policy, facts, (code or status, row, index, value))
 
 
-def _overlap(plan: Plan, pair: int, apart: int) -> None:
-    refuse_overlap(plan.policy.op, plan.pairs[pair], apart)
+def _overlap(names: Sequence[str], plan: Plan, values: Sequence[int], pair: int, apart: int) -> None:
+    here = moved(plan, dict(zip(names, values, strict=True)))
+    refuse_overlap(plan.policy.op, here.pairs[pair], apart)
 
 
 def _refuse(plan: Plan, status: int) -> None:

@@ -188,12 +188,13 @@ class Launcher:
         """The device as torch names it."""
         return f"cuda:{self.device}"
 
-    def with_grids(self, changes: Mapping[tuple[int, int], int]) -> Launcher:
-        """The launcher with other blocks, by (kernel, axis)."""
+    def at(self, blocks: Mapping[tuple[int, int], int], values: Mapping[str, int]) -> Launcher:
+        """The launcher of a call with other values; `blocks` by (kernel, axis)."""
         kernels = []
         for at, step in enumerate(self.steps):
-            x, y, z = (changes.get((at, axis), size) for axis, size in enumerate(step.grid))
-            kernels.append(replace(step, grid=(x, y, z)))
+            x, y, z = (blocks.get((at, axis), size) for axis, size in enumerate(step.grid))
+            maps = tuple(each.at(values) for each in step.maps)
+            kernels.append(replace(step, grid=(x, y, z), maps=maps))
         return replace(self, steps=tuple(kernels))
 
     def start(self, words: ctypes.Array[ctypes.c_int64], stream: int) -> None:

@@ -8,25 +8,41 @@ are disjoint where a period of one lies beside that of the other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import View
+from kgen.dispatch.paths import Path
 from kgen.manifest import Policy
 from kgen.semantics import DTYPES
 
 
 @dataclass(frozen=True)
 class Region:
-    """The bytes of a tensor: runs of `run` bytes that repeat along (stride, extent), largest stride first."""
+    """The bytes of a tensor: runs of `run` bytes that repeat along (stride, extent), largest stride first.
+    `of`: what there are `count` of along its outermost axis, `step` bytes apart, where that may change."""
 
     run: int
     repeats: tuple[tuple[int, int], ...] = ()
+    of: str = ""
+    count: int = 0
+    step: int = 0
 
     @property
     def span(self) -> int:
         """Bytes from the first to the last."""
         return self.run + sum(stride * (extent - 1) for stride, extent in self.repeats)
+
+    @property
+    def path(self) -> Path | None:
+        """How the span follows from what may change."""
+        return Path(self.of, (), self.step, self.span - self.step * self.count) if self.of else None
+
+    def at(self, count: int) -> Region:
+        """The bytes of a tensor that has `count` along its outermost axis, above 1 as here."""
+        if self.repeats:
+            return replace(self, repeats=((self.step, count), *self.repeats[1:]), count=count)
+        return replace(self, run=self.step * count, count=count)
 
     def within(self, period: int) -> Region:
         """The part of one period: without the repeats at that distance."""
@@ -42,9 +58,14 @@ class Pair:
     first: Region
     second: Region
 
+    def at(self, extents: Mapping[str, int]) -> Pair:
+        """The pair of a call with other extents."""
+        first, second = (r.at(extents[r.of]) if r.of in extents else r for r in (self.first, self.second))
+        return Pair(self.written, self.other, first, second)
 
-def region(view: View) -> Region:
-    """The bytes of a tensor that has elements."""
+
+def region(view: View, of: str = "") -> Region:
+    """The bytes of a tensor that has elements; `of`: what may change along its first axis, the outermost."""
     size = DTYPES[view.dtype]
     axes = sorted((s * size, n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1 and s > 0)
     run = size
@@ -54,12 +75,17 @@ def region(view: View) -> Region:
             run *= extent
         else:
             repeats.append((stride, extent))
-    return Region(run, tuple(reversed(repeats)))
+    found = Region(run, tuple(reversed(repeats)))
+    return replace(found, of=of, count=view.shape[0], step=view.strides[0] * size) if of else found
 
 
-def pairs_of(policy: Policy, tensors: Mapping[str, View | None]) -> tuple[Pair, ...]:
-    """The pairs of a call whose memory must be disjoint: what it writes, and all else that it is given."""
-    regions = {name: region(view) for name, view in tensors.items() if view and 0 not in view.shape}
+def pairs_of(
+    policy: Policy, tensors: Mapping[str, View | None], moving: Mapping[str, str]
+) -> tuple[Pair, ...]:
+    """The pairs of a call whose memory must be disjoint: what it writes, and all else that it is given.
+    `moving`: what may change along the first axis of some."""
+    there = {name: view for name, view in tensors.items() if view and 0 not in view.shape}
+    regions = {name: region(view, moving.get(name, "")) for name, view in there.items()}
     written = [rule.name for rule in policy.arguments if rule.access != "read" and rule.name in regions]
     return tuple(
         Pair(name, other, regions[name], regions[other])

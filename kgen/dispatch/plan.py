@@ -1,8 +1,9 @@
 """Plans: a bound and selected call as an argument block, ready but for the pointers.
 
-A plan is valid for every call with the same extents, strides, dtypes and keywords whose scalars lie in its
-ranges, so it is made once and kept. What still changes from call to call is listed by place: the pointers of
-tensors, scalars, workspaces, and the figures that follow from a scalar, each with its path.
+A plan is valid for every call with the same shapes, strides, dtypes and keywords whose scalars, and whose
+counted extents (`extents`), lie in its ranges, so it is made once and kept. What still changes from call to
+call is listed by place: the pointers of tensors, scalars, workspaces, and the figures that follow from a
+scalar or an extent, each with its path.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from kgen.manifest import Code, Policy, Scalar
 
 @dataclass(frozen=True)
 class Moves:
-    """The figures of a plan that follow from a scalar: words by place, bytes of workspace and the offsets in
-    it, by place of their pointer, and blocks of the kernels along x, y and z, by (kernel, axis)."""
+    """The figures of a plan that follow from a scalar or an extent: words by place, bytes of workspace and
+    the offsets in it, by place of their pointer, and blocks along x, y and z, by (kernel, axis)."""
 
     words: Mapping[int, Path] = field(default_factory=dict)
     size: Path | None = None
@@ -38,8 +39,9 @@ class Plan:
     `pointers`: argument -> place of its pointer word; `scalars`: argument -> place of its word;
     `workspace`: place of a pointer word -> offset into `workspace_size` bytes. `keep` keeps the code loaded.
     `calls` is raised by one at each launch; plans of one kernel share it. `ranges`: the least and the
-    largest value of each int scalar for which the plan is right, once `moves` are made; the figures here are
-    those of the call it was made for. `pairs`: tensors whose memory a call must keep apart.
+    largest value of each int scalar and counted extent for which the plan is right, once `moves` are made;
+    the figures here are those of the call it was made for. `pairs`: tensors whose memory a call must keep
+    apart.
     """
 
     policy: Policy
@@ -60,29 +62,33 @@ class Plan:
     pairs: tuple[Pair, ...] = ()
 
 
-def moved(plan: Plan, scalars: Mapping[str, Scalar | None]) -> Plan:
-    """The plan with the figures that other scalars in its ranges give."""
+def moved(plan: Plan, values: Mapping[str, Scalar | None]) -> Plan:
+    """The plan with the figures that other scalars and extents in its ranges give."""
+    ints = {name: int(values[name] or 0) for name in plan.ranges}
 
     def at(path: Path) -> int:
-        return path.at(int(scalars[path.of] or 0))
+        return path.at(ints[path.of])
 
     moves, words, launcher = plan.moves, list(plan.words), plan.launcher
     for place, path in moves.words.items():
         words[place] = at(path)
-    if launcher is not None and moves.grids:
-        launcher = launcher.with_grids({place: at(path) for place, path in moves.grids.items()})
+    if launcher is not None:
+        launcher = launcher.at({place: at(path) for place, path in moves.grids.items()}, ints)
+    named = {plan.policy.words[place].name: words[place] for place in moves.words}
     return replace(
         plan,
+        facts={**plan.facts, **named, **ints},
         words=tuple(words),
+        pairs=tuple(pair.at(ints) for pair in plan.pairs),
         workspace={**plan.workspace, **{place: at(path) for place, path in moves.offsets.items()}},
         workspace_size=plan.workspace_size if moves.size is None else at(moves.size),
         launcher=launcher,
     )
 
 
-def covers(plan: Plan, scalars: Mapping[str, Scalar | None]) -> bool:
+def covers(plan: Plan, values: Mapping[str, Scalar | None]) -> bool:
     """Whether a plan is right for these values; a scalar that was left out is no matter of ranges."""
-    return all(low <= int(scalars[name] or 0) <= high for name, (low, high) in plan.ranges.items())
+    return all(low <= int(values[name] or 0) <= high for name, (low, high) in plan.ranges.items())
 
 
 def steering_scalars(policy: Policy) -> frozenset[str]:

@@ -18,6 +18,7 @@ from kgen.dispatch.bind import bind, check_pending, with_scalars
 from kgen.dispatch.block import fill, places
 from kgen.dispatch.boxes import tensor_map
 from kgen.dispatch.errors import fault
+from kgen.dispatch.extents import counted_extents, moving_extents
 from kgen.dispatch.kernels import Kernels
 from kgen.dispatch.model import Bound, Call, Selection
 from kgen.dispatch.operators import Operator
@@ -48,17 +49,21 @@ class Planner:
         call = call_of(operator, arguments)
         bound = self._bind(policy, call)
         _check_absent(policy, bound)
+        counted = counted_extents(policy)
+        extents, moving = moving_extents(counted, bound.names, call.tensors)
         if nothing_to_do(policy, shapes_of(operator, arguments)):
-            return Plan(policy, None, bound.names, 0, (), {}, {}, ranges=pinned(policy, bound))
+            return Plan(policy, None, bound.names, 0, (), {}, {}, ranges=pinned(policy, bound, extents))
         if not bound.device.startswith("cpu") and not gpu.is_gpu(bound.device):
             raise fault("K514", f"{policy.op}: there are no kernels for device {bound.device}")
         selection, loaded = self._kernels.load(policy, bound)
         check_pending(policy, bound, selection.names)
         if selection.kernel is not None and selection.kernel.entry.kind != "cpu":
             gpu.check_windows(policy, bound, call.tensors)
-        tracker = follow_decisions(policy, bound, selection, operator.defaults)
-        plan = self._filled(operator, policy, call, bound, selection, loaded, tracker)
-        plan = self._on_gpu(plan, loaded, bound, tracker) if loaded.image else plan
+        tracker = follow_decisions(policy, bound, selection, operator.defaults, extents, moving)
+        plan = self._filled(operator, policy, bound, selection, loaded, tracker)
+        along = {tensor: name for tensor, name in counted.items() if name in moving}
+        plan = replace(plan, pairs=pairs_of(policy, call.tensors, along))
+        plan = self._on_gpu(plan, loaded, bound, tracker, along) if loaded.image else plan
         return replace(plan, ranges=dict(tracker.intervals))
 
     def counts(self) -> Mapping[str, int]:
@@ -70,13 +75,12 @@ class Planner:
         self,
         operator: Operator,
         policy: Policy,
-        call: Call,
         bound: Bound,
         selection: Selection,
         loaded: Loaded,
         tracker: Tracker,
     ) -> Plan:
-        """The plan but for the start of a GPU's kernels."""
+        """The plan but for what it keeps apart and the start of a GPU's kernels."""
         scratch = scratch_of(policy, tracker)
         words = fill(policy, bound, selection.names, tracker, scratch, operator.defaults)
         pointers = places(policy, "pointer")
@@ -95,16 +99,17 @@ class Planner:
             keep=loaded,
             calls=self._counter(selection),
             moves=Moves(_paths(dict(enumerate(words))), scratch.size.path, _paths(offsets)),
-            pairs=pairs_of(policy, call.tensors),
         )
 
-    def _on_gpu(self, plan: Plan, loaded: Loaded, bound: Bound, tracker: Tracker) -> Plan:
+    def _on_gpu(
+        self, plan: Plan, loaded: Loaded, bound: Bound, tracker: Tracker, along: Mapping[str, str]
+    ) -> Plan:
         """The plan with what starts its kernels."""
         assert plan.selection is not None and plan.selection.kernel is not None  # something was loaded
         gpu.check_strides(plan.policy, plan.facts, plan.words)
         index = torch.device(bound.device).index or 0
         grids = gpu.grids(plan.selection.kernel, tracker)
-        map_of = partial(tensor_map, plan.policy, bound, plan.facts)
+        map_of = partial(tensor_map, plan.policy, bound, plan.facts, moving=along)
         launcher = gpu.Launcher(
             driver=gpu.driver(),
             device=index,

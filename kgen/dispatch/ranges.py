@@ -1,4 +1,4 @@
-"""For which values of its scalars a plan is right, so that a growing length makes no plan a step.
+"""For which scalars and extents a plan is right, so that a growing length makes no plan a step.
 
 A plan was made by decisions: guards, what rules want, which arguments there are, whether sizes agree. It
 is right wherever each of them goes as it went; the figures behind them move along their paths.
@@ -6,7 +6,8 @@ is right wherever each of them goes as it went; the figures behind them move alo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 
 from kgen.dispatch import codes
 from kgen.dispatch.block import Defaults
@@ -14,9 +15,12 @@ from kgen.dispatch.model import Bound, Choice, Names, Selection
 from kgen.dispatch.paths import Interval
 from kgen.dispatch.tracking import Tracker
 from kgen.manifest import Code, Policy
+from kgen.semantics import INT_MAX
 
 Ranges = Mapping[str, Interval]
-"""The values of each scalar, both ends among them."""
+"""The values of each scalar and extent, both ends among them."""
+MANY = (2, INT_MAX)
+"""An extent of one or none is looked at otherwise: strides say nothing then."""
 
 
 def given_ints(policy: Policy, bound: Bound) -> Mapping[str, int]:
@@ -26,17 +30,27 @@ def given_ints(policy: Policy, bound: Bound) -> Mapping[str, int]:
     return {name: int(value) for name, value in found.items() if value is not None}
 
 
-def pinned(policy: Policy, bound: Bound) -> Ranges:
+def pinned(policy: Policy, bound: Bound, extents: Mapping[str, int]) -> Ranges:
     """The ranges of a plan for no other values than those of its call."""
-    return {name: (value, value) for name, value in given_ints(policy, bound).items()}
+    return {name: (value, value) for name, value in {**given_ints(policy, bound), **extents}.items()}
 
 
-def follow_decisions(policy: Policy, bound: Bound, selection: Selection, defaults: Defaults) -> Tracker:
-    """A tracker of the call's int scalars that has followed every decision. `defaults` compute scalars that
-    were left out."""
-    tracker = Tracker(selection.names, given_ints(policy, bound), policy.facts)
+def follow_decisions(
+    policy: Policy,
+    bound: Bound,
+    selection: Selection,
+    defaults: Defaults,
+    extents: Mapping[str, int] = MappingProxyType({}),
+    moving: Collection[str] = (),
+) -> Tracker:
+    """A tracker of the call's int scalars and counted extents that has followed every decision. `moving`:
+    the extents that may change; `defaults` compute scalars that were left out."""
+    tracker = Tracker(selection.names, {**given_ints(policy, bound), **extents}, policy.facts)
+    for name in extents:
+        tracker.within(tracker.named(name), *(MANY if name in moving else (extents[name], extents[name])))
+    agreed = [["name", name] for name in extents]  # whoever reads a call sees that its tensors agree
     for code in _decisions(policy, selection):
-        if codes.known(code, selection.names):
+        if code not in agreed and codes.known(code, selection.names):
             tracker.constant(code)
     still = tracker.still_names()
     for name, value in bound.scalars.items():

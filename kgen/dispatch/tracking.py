@@ -31,7 +31,8 @@ class Tracker:
     """Follows expressions, which have a value here, over `names`, of which the ints `scalars` may change, and
     with them the `facts` that are made of them.
 
-    `intervals`: of each scalar, where all that was followed so far goes the same way.
+    `intervals`: of each scalar, where all that was followed so far goes the same way. Where two meet, the
+    one that was named first goes on moving.
     """
 
     def __init__(
@@ -95,15 +96,22 @@ class Tracker:
     def product(self, left: Tracked, right: Tracked) -> Tracked:
         """left * right, of two ints, while it fits 64 bits."""
         if left.path is not None and right.path is not None:
-            left = self.held(left)
+            left, right = self._one_held(left, right)
         moving, still = (right, left) if left.path is None else (left, right)
         return self.straight(moving, still.value, 0)
+
+    def _one_held(self, left: Tracked, right: Tracked) -> tuple[Tracked, Tracked]:
+        """Both, of which one keeps its value: that of the scalar that was named later, or that of one scalar
+        which has a bend, and keeps it longer."""
+        assert left.path is not None and right.path is not None
+        places = [list(self._scalars).index(path.of) for path in (left.path, right.path)]
+        first = places[0] > places[1] if places[0] != places[1] else not right.path.bends
+        return (self.held(left), right) if first else (left, self.held(right))
 
     def apart(self, left: Tracked, right: Tracked, sign: int = -1) -> Tracked:
         """left - right, or with a sign of 1 left + right, of two ints, without the limit of 64 bits."""
         if left.path is not None and right.path is not None and not _alike(left.path, right.path):
-            # What has a bend keeps its value longer.
-            left, right = (left, self.held(right)) if right.path.bends else (self.held(left), right)
+            left, right = self._one_held(left, right)
         value = left.value + sign * right.value
         if right.path is None:
             return Tracked(value, left.path and left.path.straight(1, sign * right.value))

@@ -8,6 +8,7 @@ from kgen import ops
 from kgen.dispatch import gpu
 from kgen.dispatch.arguments import bound_sizes
 from kgen.dispatch.block import fill
+from kgen.dispatch.extents import counted_extents
 from kgen.dispatch.operators import OPERATORS
 from kgen.dispatch.ranges import follow_decisions
 from kgen.dispatch.scratch import scratch_of
@@ -28,17 +29,18 @@ class Figures:
     ranges: dict
 
     def at(self, **scalars):
-        """The values for other scalars of the ranges."""
+        """The values for other scalars and extents of the ranges."""
         return {**self.values, **{name: path.at(scalars[path.of]) for name, path in self.paths.items()}}
 
 
-def figures(op, scalars, **sizes):
-    """The figures of a call; `scalars` are its ints."""
+def figures(op, scalars, extents=(), **sizes):
+    """The figures of a call; `scalars` are its ints, `extents` the sizes that may move."""
     dispatcher, operator = ops.dispatcher(), OPERATORS[op]
     policy = dispatcher.policy(op)
     bound = replace(bound_sizes(policy, {**sizes, **scalars}), scalars={"softmax_scale": 0.5, **scalars})
     selection = dispatcher.choose(policy, bound)
-    tracker = follow_decisions(policy, bound, selection, operator.defaults)
+    counted = {name: sizes[name] for name in counted_extents(policy).values() if name in extents}
+    tracker = follow_decisions(policy, bound, selection, operator.defaults, counted, extents)
     scratch = scratch_of(policy, tracker)
     words = fill(policy, bound, selection.names, tracker, scratch, operator.defaults)
     launch = _launch(op, tuple(selection.params.items()))

@@ -62,6 +62,7 @@ class Calls:
             keywords=tuple(OPERATOR.keywords),
             steering=frozenset({"limit"}),
             environment=(),
+            extents={"x": "num_rows", "lse": "num_rows"} if ranges else {},
         )
         services = launch.Services(
             make_plan=self.plan,
@@ -119,10 +120,10 @@ class Calls:
         self.workspaces.append((size, device, stream))
         return WORKSPACE
 
-    def fail(self, plan, _status, *told):
+    def fail(self, plan, _values, _status, *told):
         raise kernel_fault(plan.policy, plan.facts, told)
 
-    def overlap(self, plan, pair, apart):
+    def overlap(self, plan, _values, pair, apart):
         raise AssertionError(f"pair {pair} of {plan.policy.op} meets at {apart}")
 
     def refuse(self, plan, status):
@@ -265,6 +266,23 @@ def test_tensors_that_come_in_boxes_are_told_behind_the_block(driver, launcher):
             assert told[0][3:12] == [64, 16, 2, 2, 5, 512, 128, 256, 8192]
             assert told[0][12:] == [64_016_002_001_001, 320]
             assert told[1] == told[2] == [0] * 14
+    finally:
+        fake_driver.show_maps(driver, 0)
+    assert len(calls.plans) == 1
+
+
+def test_a_map_has_the_rows_of_its_call(driver, launcher):
+    if driver.NAME != "CUDA":
+        pytest.skip("the copy engine is NVIDIA's")
+    rows = TensorMap(
+        NAMES.index("x"), 4, (32, 3, 1, 8, 1), (256, 128, 32, 128), (32, 16, 1, 1, 1), "num_rows"
+    )
+    calls = Calls(driver, launcher, maps=(rows,), ranges={"num_rows": (2, 100)})
+    fake_driver.show_maps(driver, 1)
+    try:
+        for count in (3, 50, 2):
+            x = calls(x=torch.randn(count, 8, 8))["x"]
+            assert fake_driver.maps(driver)[0][:8] == [x.data_ptr(), 2, 5, 32, count, 1, 8, 1]
     finally:
         fake_driver.show_maps(driver, 0)
     assert len(calls.plans) == 1

@@ -108,10 +108,10 @@ DECODE = {"dtype": "bf16", "kv_dtype": "bf16", "head_dim": 64, "block_size": 16,
 POOL = {"num_blocks": 9, "max_pages": 9}
 
 
-def decode(length, num_seqs, policy, heads=(8, 2), arch="sim:sm_90"):
+def decode(length, num_seqs, policy, heads=(8, 2), arch="sim:sm_90", extents=()):
     """The figures of decode."""
     sizes = {"num_seqs": num_seqs, "num_heads": heads[0], "num_kv_heads": heads[1], **POOL, **DECODE}
-    return figures("paged_attention", {"max_seq_len": length}, policy=policy, arch=arch, **sizes)
+    return figures("paged_attention", {"max_seq_len": length}, extents, policy=policy, arch=arch, **sizes)
 
 
 @pytest.mark.parametrize(
@@ -153,16 +153,35 @@ def test_figures_that_move_are_those_of_a_plan_for_that_very_length(arch, policy
             length = here.ranges["max_seq_len"][1] + 1
 
 
+@pytest.mark.parametrize("policy", ["vllm", "single_pass", "balanced", "even", "auto"])
+def test_figures_that_move_are_those_of_a_plan_for_that_very_batch(policy):
+    draw, moved = random.Random(4), 0
+    for length, heads in ((300, (8, 2)), (700, (32, 8)), (9000, (40, 5))):
+        num_seqs = 2
+        while num_seqs < 700:
+            here = decode(length, num_seqs, policy, heads, extents=("num_seqs",))
+            low, high = here.ranges["num_seqs"]
+            for other in {low, min(high, 700), draw.randint(low, min(high, 700))}:
+                there = decode(length, other, policy, heads)
+                assert {**there.values, "num_seqs": other} == here.at(num_seqs=other, max_seq_len=length)
+                moved += there.values != here.values
+            num_seqs = high + 1 if low < high else num_seqs + 97
+    assert moved or policy == "even"
+
+
 def test_extend_has_one_range_of_lengths_and_a_grid_that_moves():
     sizes = {"num_seqs": 3, "total_q": 50, "num_indices": 40, "num_heads": 8, "num_kv_heads": 2}
     kinds = {**DECODE, "num_blocks": 9, "arch": "sim:gfx942"}
-    here = figures("extend_attention", {"max_extend_len": 30, "max_seq_len": 70}, **sizes, **kinds)
+    extents = ("total_q", "num_indices")
+    here = figures("extend_attention", {"max_extend_len": 30, "max_seq_len": 70}, extents, **sizes, **kinds)
+    assert {here.ranges[name] for name in extents} == {(2, INT_MAX)}
     assert here.ranges["max_seq_len"] == (0, INT_MAX)
     assert here.ranges["max_extend_len"][0] == 0
     for extend, length in ((1, 1), (128, 128), (33, 5000), (2048, 100_000)):
         scalars = {"max_extend_len": extend, "max_seq_len": length}
+        sizes |= {"total_q": 2 * extend + 1, "num_indices": length // 16 + 2}
         there = figures("extend_attention", scalars, **sizes, **kinds)
-        assert there.values == here.at(**scalars)
+        assert there.values == here.at(**scalars, **sizes)
     assert there.values["grid 0y"] > here.values["grid 0y"]
 
 

@@ -23,7 +23,7 @@ class Caller {
  public:
   explicit Caller(const py::dict& from)
       : reader_(from),
-        launching_(from, reader_.tensors(), reader_.scalars()),
+        launching_(from, reader_.tensors(), reader_.scalars(), reader_.values()),
         make_plan_(from["make_plan"]),
         dispatch_depth_(from["dispatch_depth"]) {}
 

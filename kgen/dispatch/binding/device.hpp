@@ -6,6 +6,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -45,7 +46,8 @@ class Place {
   bool by_number_;
 };
 
-// A tensor as a copy engine wants it described: encoded at each call, since only its address changes.
+// A tensor as a copy engine wants it described: encoded at each call, since its address changes, and its rows
+// may.
 class TensorMap {
  public:
   struct alignas(64) Encoded {
@@ -57,14 +59,18 @@ class TensorMap {
     fill(from, 3, strides_);
     fill(from, 4, box_);
     fill(from, 5, how_);
+    rows_ = number(from, 6);
   }
 
   // Answers the driver's status. A tensor that is left out, or has no elements, is never asked for.
-  int encode(void* entry, const int64_t* block, Encoded& into) const {
+  int encode(void* entry, const int64_t* block, const int64_t* values, Encoded& into) const {
     if (place_ < 0 || block[place_] == 0) return 0;
+    uint64_t sizes[kAxes];
+    std::copy(sizes_, sizes_ + kAxes, sizes);
+    if (rows_ >= 0) sizes[1] = static_cast<uint64_t>(values[rows_]);
     const uint32_t steps[kAxes] = {1, 1, 1, 1, 1};
     return reinterpret_cast<Encode>(entry)(&into, element_, kAxes, reinterpret_cast<void*>(block[place_]),
-                                           sizes_, strides_, box_, steps, how_[0], how_[1], how_[2], how_[3]);
+                                           sizes, strides_, box_, steps, how_[0], how_[1], how_[2], how_[3]);
   }
 
  private:
@@ -89,6 +95,7 @@ class TensorMap {
   uint64_t strides_[kAxes - 1] = {};
   uint32_t box_[kAxes] = {};
   int how_[4] = {};
+  int64_t rows_ = -1;  // the place among the values of its rows, where a call may have more or fewer
 };
 
 struct Step {
@@ -140,13 +147,13 @@ class Launcher {
   // Starts every kernel on a stream of the device, with so many blocks along x, y and z; waits for nothing.
   // `block` is copied before this returns. Answers the driver's status, below 0 where it is that of
   // describing a tensor.
-  int start(int64_t* block, const int64_t* grids, void* stream) const {
+  int start(int64_t* block, const int64_t* grids, const int64_t* values, void* stream) const {
     int64_t before = 0;
     int status = place_.get(before);
     if (status != 0) return status;
     const bool elsewhere = before != here_;
     if (elsewhere && (status = place_.set(here_)) != 0) return status;
-    status = start_steps(block, grids, stream);
+    status = start_steps(block, grids, values, stream);
     const int back = elsewhere ? place_.set(before) : 0;
     return status != 0 ? status : back;
   }
@@ -157,7 +164,7 @@ class Launcher {
                         unsigned block_y, unsigned block_z, unsigned dynamic_lds, void* stream,
                         void** parameters, void** extra);
 
-  int start_steps(int64_t* block, const int64_t* grids, void* stream) const {
+  int start_steps(int64_t* block, const int64_t* grids, const int64_t* values, void* stream) const {
     TensorMap::Encoded maps[kMaxMaps] = {};
     void* parameters[1 + kMaxMaps] = {block};
     for (const Step& step : steps_) {
@@ -167,7 +174,7 @@ class Launcher {
       if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) continue;  // no blocks: no launch
       int status = 0;
       for (size_t i = 0; i < step.maps.size() && status == 0; ++i) {
-        status = step.maps[i].encode(encode_, block, maps[i]);
+        status = step.maps[i].encode(encode_, block, values, maps[i]);
         parameters[1 + i] = &maps[i];
       }
       if (status != 0) return -status;

@@ -13,8 +13,8 @@ namespace kgen {
 
 // What Python is asked for.
 struct Services {
-  py::object fail;         // (record, status, code, row, index, value), raises
-  py::object overlap;      // (record, place of the pair, distance), raises where memory is shared
+  py::object fail;         // (record, values, status, code, row, index, value), raises
+  py::object overlap;      // (record, values, place of the pair, distance), raises where memory is shared
   py::object workspace;    // (bytes), on a GPU (bytes, device, stream) -> address
   py::object stream;       // (device) -> the handle of torch's current stream
   py::object refuse;       // (record, status of the driver), raises
@@ -36,38 +36,41 @@ class Unlocked {
 
 class Launching {
  public:
-  Launching(const py::dict& from, int tensors, int scalars)
+  Launching(const py::dict& from, int tensors, int scalars, int values)
       : services_{from["fail"],   from["overlap"], from["workspace"],  from["stream"],
                   from["refuse"], from["wait"],    from["num_threads"]},
         tensors_(tensors),
-        scalars_(scalars) {}
+        scalars_(scalars),
+        values_(values) {}
 
   // False: raised.
   bool launch(const Plan& plan, void* const* pointers, const int64_t* values,
               PyObject* const* scalars) const {
     if (plan.kernel == nullptr && !plan.launcher) return true;
-    if (!keep_apart(plan, pointers)) return false;
     int64_t figures[kMaxWords];
     std::memcpy(figures, plan.figures.data(), plan.figures.size() * sizeof(int64_t));
     for (const Move& move : plan.moves) move.make(values, figures);
+    if (!keep_apart(plan, pointers, values, figures)) return false;
     for (int i = 0; i < tensors_; ++i) {
       if (plan.tensor_places[i] >= 0) figures[plan.tensor_places[i]] = reinterpret_cast<int64_t>(pointers[i]);
     }
     for (int i = 0; i < scalars_; ++i) {
       if (plan.scalar_places[i] >= 0 && scalars[i] != Py_None) figures[plan.scalar_places[i]] = values[i];
     }
-    return plan.launcher ? start(plan, *plan.launcher, figures) : run(plan, figures);
+    return plan.launcher ? start(plan, *plan.launcher, values, figures) : run(plan, values, figures);
   }
 
  private:
   // Ranges of bytes that meet are looked at by their strides, in Python.
-  bool keep_apart(const Plan& plan, void* const* pointers) const {
+  bool keep_apart(const Plan& plan, void* const* pointers, const int64_t* values,
+                  const int64_t* figures) const {
     for (size_t i = 0; i < plan.pairs.size(); ++i) {
       const Pair& pair = plan.pairs[i];
       const int64_t apart =
           reinterpret_cast<int64_t>(pointers[pair.other]) - reinterpret_cast<int64_t>(pointers[pair.written]);
-      if (apart >= pair.written_span || -apart >= pair.other_span) continue;
-      if (!steal(PyObject_CallFunction(services_.overlap.ptr(), "OnL", plan.record.ptr(),
+      const int64_t* spans = figures + plan.span_place(i);
+      if (apart >= spans[0] || -apart >= spans[1]) continue;
+      if (!steal(PyObject_CallFunction(services_.overlap.ptr(), "OOnL", plan.record.ptr(), told(values).ptr(),
                                        static_cast<Py_ssize_t>(i), static_cast<long long>(apart)))) {
         return false;
       }
@@ -75,7 +78,7 @@ class Launching {
     return true;
   }
 
-  bool run(const Plan& plan, int64_t* figures) const {
+  bool run(const Plan& plan, const int64_t* values, int64_t* figures) const {
     if (figures[plan.workspace_size] > 0) {
       const py::int_ size(figures[plan.workspace_size]);
       PyObject* const args[] = {size.ptr()};
@@ -89,14 +92,14 @@ class Launching {
       const Unlocked unlocked;
       status = plan.kernel(figures);
     }
-    if (status != 0) return raise(plan, status, error);
+    if (status != 0) return raise(plan, values, status, error);
     ++*plan.calls;
     return true;
   }
 
-  bool start(const Plan& plan, const Launcher& launcher, int64_t* figures) const {
-    int64_t told[4];
-    if (launcher.misplaced(figures, told)) return raise(plan, static_cast<int>(told[0]), told);
+  bool start(const Plan& plan, const Launcher& launcher, const int64_t* values, int64_t* figures) const {
+    int64_t error[4];
+    if (launcher.misplaced(figures, error)) return raise(plan, values, static_cast<int>(error[0]), error);
     const py::object stream = steal(PyObject_CallOneArg(services_.stream.ptr(), launcher.device()));
     if (!stream) return false;
     void* handle = reinterpret_cast<void*>(PyLong_AsUnsignedLongLong(stream.ptr()));
@@ -110,7 +113,7 @@ class Launching {
     int status;
     {
       const Unlocked unlocked;
-      status = launcher.start(figures, figures + plan.grids(), handle);
+      status = launcher.start(figures, figures + plan.grids(), values, handle);
     }
     if (status != 0) {
       return raised(steal(PyObject_CallFunction(services_.refuse.ptr(), "Oi", plan.record.ptr(), status)));
@@ -142,11 +145,17 @@ class Launching {
     return true;
   }
 
-  bool raise(const Plan& plan, int status, const int64_t* error) const {
-    return raised(
-        steal(PyObject_CallFunction(services_.fail.ptr(), "OiLLLL", plan.record.ptr(), status,
-                                    static_cast<long long>(error[0]), static_cast<long long>(error[1]),
-                                    static_cast<long long>(error[2]), static_cast<long long>(error[3]))));
+  py::tuple told(const int64_t* values) const {
+    py::tuple found(values_);
+    for (int i = 0; i < values_; ++i) found[i] = py::int_(values[i]);
+    return found;
+  }
+
+  bool raise(const Plan& plan, const int64_t* values, int status, const int64_t* error) const {
+    return raised(steal(
+        PyObject_CallFunction(services_.fail.ptr(), "OOiLLLL", plan.record.ptr(), told(values).ptr(), status,
+                              static_cast<long long>(error[0]), static_cast<long long>(error[1]),
+                              static_cast<long long>(error[2]), static_cast<long long>(error[3]))));
   }
 
   // False, with an exception set: what was asked to raise has done so.
@@ -161,6 +170,7 @@ class Launching {
   Services services_;
   int tensors_;
   int scalars_;
+  int values_;  // scalars and extents
 };
 
 }  // namespace kgen

@@ -28,15 +28,15 @@ inline Words numbers(py::handle sequence) {
 
 inline int64_t number(py::handle sequence, int i) { return sequence[py::int_(i)].cast<int64_t>(); }
 
-// The values of one int scalar for which a plan is right, both ends among them.
+// The values of one int scalar or extent for which a plan is right, both ends among them.
 struct Range {
-  int64_t scalar;
+  int64_t value;
   int64_t low;
   int64_t high;
 };
 
-// How a figure follows from a scalar: by straight pieces and bends (paths.py). In a plan's ranges each result
-// fits 64 bits; what is between may wrap.
+// How a figure follows from a scalar or an extent: by straight pieces and bends (paths.py). In a plan's
+// ranges each result fits 64 bits; what is between may wrap.
 class Move {
  public:
   explicit Move(py::handle from)
@@ -87,12 +87,10 @@ class Move {
   std::vector<Bend> bends_;
 };
 
-// Two tensors, one of which is written: places among the arguments, and bytes from the first to the last.
+// Two tensors, one of which is written: places among the arguments.
 struct Pair {
   int64_t written;
   int64_t other;
-  int64_t written_span;
-  int64_t other_span;
 };
 
 constexpr const char* kPlanName = "kgen.Plan";
@@ -100,7 +98,7 @@ constexpr const char* kPlanName = "kgen.Plan";
 struct Plan {
   Kernel kernel;  // null, and no launcher: there is nothing to do
   std::optional<Launcher> launcher;
-  Words figures;           // the argument block, bytes of workspace, offsets in it, grids
+  Words figures;           // the argument block, bytes of workspace, offsets in it, spans of pairs, grids
   int64_t workspace_size;  // its place
   Words tensor_places;     // per tensor argument; -1 where the block has no word for it
   Words scalar_places;
@@ -128,7 +126,7 @@ struct Plan {
     }
     for (py::handle move : from["moves"]) moves.emplace_back(move);
     for (py::handle pair : from["pairs"]) {
-      pairs.push_back({number(pair, 0), number(pair, 1), number(pair, 2), number(pair, 3)});
+      pairs.push_back({number(pair, 0), number(pair, 1)});
     }
     const py::object gpu = from["gpu"];
     if (!gpu.is_none()) launcher.emplace(gpu.cast<py::dict>());
@@ -136,14 +134,18 @@ struct Plan {
 
   bool covers(const int64_t* values) const {
     for (const Range& range : ranges) {
-      if (values[range.scalar] < range.low || values[range.scalar] > range.high) return false;
+      if (values[range.value] < range.low || values[range.value] > range.high) return false;
     }
     return true;
   }
 
-  // The place of the offset of the i-th workspace pointer, and of the first grid behind them.
+  // The places of the offset of the i-th workspace pointer, of the bytes from the first to the last of both
+  // tensors of the i-th pair, and of the first grid behind them.
   int64_t offset_place(size_t i) const { return workspace_size + 1 + static_cast<int64_t>(i); }
-  int64_t grids() const { return offset_place(workspace_places.size()); }
+  int64_t span_place(size_t i) const {
+    return offset_place(workspace_places.size()) + 2 * static_cast<int64_t>(i);
+  }
+  int64_t grids() const { return span_place(pairs.size()); }
 };
 
 }  // namespace kgen
