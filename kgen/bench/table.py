@@ -108,12 +108,14 @@ def extend_table(rows: Sequence[ExtendRow]) -> Table:
 
 def overhead_table(rows: Sequence[OverheadRow]) -> Table:
     """One line an operator."""
-    table = _table("cost of one small call", ("operator", "us a call", "quartiles", "first call ms"))
+    columns = ("operator", "us a call", "quartiles", "plans made", "first call ms")
+    table = _table("cost of one small call", columns)
     for row in rows:
         table.add_row(
             row.op,
             f"{row.seconds.median * 1e6:.2f}",
             f"{row.seconds.low * 1e6:.2f} {row.seconds.high * 1e6:.2f}",
+            str(row.plans),
             f"{row.first_seconds * 1e3:.2f}",
         )
     return table

@@ -6,9 +6,10 @@ import struct
 from collections.abc import Callable, Mapping
 
 from kgen.dispatch.errors import fault
+from kgen.dispatch.intervals import Tracked
 from kgen.dispatch.model import Bound, Names
 from kgen.dispatch.scratch import Scratch
-from kgen.dispatch.tracking import Tracked, Tracker
+from kgen.dispatch.tracking import Tracker
 from kgen.manifest import ABI_VERSION, Policy, Scalar, Word
 
 Defaults = Mapping[str, Callable[[Names], float]]

@@ -18,9 +18,10 @@ from kgen.dispatch import cuda, hip
 from kgen.dispatch.boxes import TensorMap
 from kgen.dispatch.driver import Driver, Grid, Kernel
 from kgen.dispatch.errors import fault
+from kgen.dispatch.intervals import Tracked
 from kgen.dispatch.model import Bound, Built, Names, View
 from kgen.dispatch.paths import FAR
-from kgen.dispatch.tracking import Tracked, Tracker
+from kgen.dispatch.tracking import Tracker
 from kgen.manifest import ERRORS, ArgumentRule, Box, Launch, Policy
 from kgen.semantics import DTYPES
 

@@ -19,6 +19,7 @@ from kgen.dispatch.block import fill, places
 from kgen.dispatch.boxes import tensor_map
 from kgen.dispatch.errors import fault
 from kgen.dispatch.extents import counted_extents, moving_extents
+from kgen.dispatch.intervals import Tracked
 from kgen.dispatch.kernels import Kernels
 from kgen.dispatch.model import Bound, Call, Selection
 from kgen.dispatch.operators import Operator
@@ -28,16 +29,17 @@ from kgen.dispatch.plan import Moves, Plan, nothing_to_do
 from kgen.dispatch.ranges import follow_decisions, pinned
 from kgen.dispatch.registry import Loaded
 from kgen.dispatch.scratch import scratch_of
-from kgen.dispatch.tracking import Tracked, Tracker
+from kgen.dispatch.tracking import Tracker
 from kgen.manifest import Policy
 
 MAX_BOUNDS = 256
 
 
 class Planner:
-    """Makes plans, and counts the launches of each kernel."""
+    """Makes plans, so many so far as `made` says, and counts the launches of each kernel."""
 
     def __init__(self, kernels: Kernels, errors: gpu.ErrorWords) -> None:
+        self.made = 0
         self._kernels = kernels
         self._errors = errors
         self._bounds: dict[object, Bound] = {}
@@ -48,6 +50,7 @@ class Planner:
         """The plan of a call. Raises KgenError where nothing can run it."""
         call = call_of(operator, arguments)
         bound = self._bind(policy, call)
+        self.made += 1
         _check_absent(policy, bound)
         counted = counted_extents(policy)
         extents, moving = moving_extents(counted, bound.names, call.tensors)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from kgen.arithmetic import INT_MAX
 from kgen.dispatch.errors import fault
+from kgen.dispatch.intervals import Tracked
 from kgen.dispatch.paths import FAR
-from kgen.dispatch.tracking import Tracked, Tracker
+from kgen.dispatch.tracking import Tracker
 from kgen.dispatch.workspace import ALIGNMENT, ZEROED
 from kgen.manifest import ArgumentRule, Policy
 from kgen.semantics import DTYPES

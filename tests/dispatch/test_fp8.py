@@ -8,10 +8,11 @@ from kgen.dispatch.arguments import view
 from kgen.dispatch.bind import bind
 from kgen.dispatch.block import fill
 from kgen.dispatch.flavours import check_flavour
+from kgen.dispatch.intervals import Tracked
 from kgen.dispatch.model import Bound, Call, View
 from kgen.dispatch.scratch import Scratch
 from kgen.dispatch.select import on_target
-from kgen.dispatch.tracking import Tracked, Tracker
+from kgen.dispatch.tracking import Tracker
 from kgen.fp8 import FORMATS
 from kgen.spec.load import load_catalog
 from kgen.variants.policy import compile_policy
