@@ -73,6 +73,7 @@ int cuTensorMapEncodeTiled(long long* map, int element, unsigned rank, void* add
                            const unsigned* steps, int interleave, int swizzle, int promotion, int fill) {
   if (refuse_map || (long long)map % 64 || (long long)address % 16) return 500;
   map[0] = (long long)address, map[1] = element, map[2] = rank;
+  map[12] = 0;
   for (int i = 0; i < 5; ++i) map[3 + i] = sizes[i], map[12] = map[12] * 1000 + box[i] * steps[i];
   for (int i = 0; i < 4; ++i) map[8 + i] = strides[i];
   map[13] = interleave * 1000 + swizzle * 100 + promotion * 10 + fill;

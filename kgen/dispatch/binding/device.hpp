@@ -64,7 +64,10 @@ class TensorMap {
 
   // Answers the driver's status. A tensor that is left out, or has no elements, is never asked for.
   int encode(void* entry, const int64_t* block, const int64_t* values, Encoded& into) const {
-    if (place_ < 0 || block[place_] == 0) return 0;
+    if (place_ < 0 || block[place_] == 0) {
+      into = Encoded{};
+      return 0;
+    }
     uint64_t sizes[kAxes];
     std::copy(sizes_, sizes_ + kAxes, sizes);
     if (rows_ >= 0) sizes[1] = static_cast<uint64_t>(values[rows_]);
@@ -165,7 +168,7 @@ class Launcher {
                         void** parameters, void** extra);
 
   int start_steps(int64_t* block, const int64_t* grids, const int64_t* values, void* stream) const {
-    TensorMap::Encoded maps[kMaxMaps] = {};
+    TensorMap::Encoded maps[kMaxMaps];
     void* parameters[1 + kMaxMaps] = {block};
     for (const Step& step : steps_) {
       const unsigned grid[3] = {static_cast<unsigned>(grids[0]), static_cast<unsigned>(grids[1]),
