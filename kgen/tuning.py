@@ -6,9 +6,9 @@ their order; the first that a call belongs to decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 
 from kgen.manifest import Code, Scalar
 
@@ -33,12 +33,13 @@ class TunedClass:
 
     @cached_property
     def within(self) -> Code:
-        """That all ranges hold, as an expression over facts; made once, since codes are kept by identity."""
-        code: Code = ["bool", True]
+        """That all ranges and exact ints hold, as an expression over facts; made once, since codes are kept by
+        identity."""
+        exact = {name: value for name, value in self.exact.items() if type(value) is int}
+        conditions: list[Code] = [["==", ["name", name], ["int", value]] for name, value in exact.items()]
         for name, (low, high) in self.ranges.items():
-            bounds: Code = ["compare", ["<=", "<="], [["int", low], ["name", name], ["int", high]]]
-            code = bounds if code[0] == "bool" else ["and", code, bounds]
-        return code
+            conditions.append(["compare", ["<=", "<="], [["int", low], ["name", name], ["int", high]]])
+        return reduce(lambda left, right: ["and", left, right], conditions or [["bool", True]])
 
     @property
     def names(self) -> frozenset[str]:
@@ -64,13 +65,14 @@ class TuningTable:
     machine: str = ""
     name: str = ""
 
-    def fitting(self, names: Mapping[str, Scalar]) -> tuple[TunedClass, ...]:
-        """The classes whose exact values a call has, and whose ranges it gives values for."""
+    def fitting(self, names: Mapping[str, Scalar], moving: Collection[str] = ()) -> tuple[TunedClass, ...]:
+        """The classes whose exact values a call has, but for what is `moving`, and which ask for nothing that
+        it does not give."""
         return tuple(
             one
             for one in self.classes
-            if all(name in names and names[name] == value for name, value in one.exact.items())
-            and one.ranges.keys() <= names.keys()
+            if one.names <= names.keys()
+            and all(name in moving or names[name] == value for name, value in one.exact.items())
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kgen import paths
 from kgen.diagnostics import KgenError
+from kgen.dispatch.extents import counted_extents
 from kgen.dispatch.model import Built, Compiler, Names
 from kgen.dispatch.plan import steering_scalars
 from kgen.manifest import Policy
@@ -29,13 +30,18 @@ class Tuning:
         self._told: set[str] = set()
 
     def classes(self, policy: Policy, names: Names) -> Sequence[TunedClass]:
-        """The classes whose exact values a call has, in the order in which they are asked; none for the
-        simulator, whose time means nothing. Raises KgenError for a table that is faulty."""
+        """The classes whose exact values a call has, but for scalars and extents that plans have ranges for,
+        in the order in which they are asked; none for the simulator, whose time means nothing. Raises
+        KgenError for a table that is faulty."""
         arch = str(names["arch"])
         if not policy.select or arch.startswith(SIMULATED):
             return ()
         tables = self._of(policy.op, arch)
-        return [one for table in tables for one in table.fitting(names) if self._follows(policy, one)]
+        if not tables:
+            return ()
+        moving = {*counted_extents(policy).values(), *(a.name for a in policy.arguments if a.kind == "int")}
+        fitting = (one for table in tables for one in table.fitting(names, moving))
+        return [one for one in fitting if self._follows(policy, one)]
 
     def usable(
         self, policy: Policy, kernels: Sequence[Built], jit: bool

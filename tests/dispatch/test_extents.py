@@ -9,6 +9,7 @@ from kgen.dispatch.arguments import view
 from kgen.dispatch.extents import counted_extents, moving_extents
 from kgen.dispatch.overlap import region
 from kgen.metadata import SEPARATE
+from kgen.tuning import TunedClass, TuningTable
 from tests.dispatch.batch import close
 from tests.dispatch.ragged import Ragged
 from tests.dispatch.test_launch import arguments, words_of
@@ -79,6 +80,19 @@ def test_rows_and_lengths_that_meet_in_a_size_make_a_plan_for_each_number_of_row
         assert (seen["num_rows"], seen["num_parts"]) == (count, parts)
         assert seen["sums"] - seen["parts"] == count * parts * 8 * 4
     assert counted.plans == 2
+
+
+@pytest.mark.parametrize("exact", [{"num_rows": 3}, {"limit": 700}, {"num_rows": 3, "limit": 700}])
+def test_a_tuning_table_may_ask_for_the_very_rows_and_lengths(compiler, monkeypatch, exact):
+    """Of 3 rows and a limit of 700 it wants one pass, where the rule wants parts."""
+    tuned = TunedClass({"num_heads": 8, **exact}, {}, {"partition_size": 0}, where="table:5:3")
+    compiler.tables = (TuningTable("toy", "toy", "", (tuned,)),)
+    counted = Counted(compiler, monkeypatch)
+    asked = [(3, 700), (4, 700), (3, 701), (2, 900), (3, 700), (9, 700), (3, 800)]
+    for count, limit in asked:
+        here = {"num_rows": count, "limit": limit}
+        seen = counted.words(**rows(count, limit=limit))
+        assert (seen["sums"] == 0) == (exact.items() <= here.items()), here
 
 
 def test_tensors_that_disagree_are_refused_whatever_was_planned_before(counted):
