@@ -33,8 +33,8 @@ class TunedClass:
 
     @cached_property
     def within(self) -> Code:
-        """That all ranges and exact ints hold, as an expression over facts; made once, since codes are kept by
-        identity."""
+        """That all ranges and exact ints hold, as an expression over facts; made once, since codes are kept
+        by identity."""
         exact = {name: value for name, value in self.exact.items() if type(value) is int}
         conditions: list[Code] = [["==", ["name", name], ["int", value]] for name, value in exact.items()]
         for name, (low, high) in self.ranges.items():
