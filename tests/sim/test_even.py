@@ -11,6 +11,7 @@ from kgen import ops
 from kgen.diagnostics import KgenError
 from kgen.dispatch import plain
 from kgen.dispatch.operators import OPERATORS
+from kgen.dispatch.plan import Moves
 from tests.dispatch.batch import BLOCK, HEAD_DIM, Batch, close
 
 EVEN = -1
@@ -30,7 +31,8 @@ class Call:
         self.lse = torch.empty(batch.q.shape[:2])
         tensors = (self.out, self.lse, *batch.tensors(), None, None)  # no scales
         rest = (None, batch.max_seq_len, "bshd", EVEN, reuse, None, None, arch)
-        self.plan = self.dispatcher.plan(self.operator, *tensors, *rest)
+        self.arguments = (*tensors, *rest)
+        self.plan = self.dispatcher.plan(self.operator, *self.arguments)
         self.pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
 
     def workers(self, count):
@@ -38,7 +40,7 @@ class Call:
         place = [word.name for word in self.plan.policy.words].index("max_shares")
         words = list(self.plan.words)
         words[place] = min(words[place], count)
-        return replace(self.plan, words=tuple(words))
+        return replace(self.plan, words=tuple(words), moves=Moves())
 
     def run(self, count=10**6):
         """The results, all of them written by this call, and that every count of arrivals is 0 again."""
@@ -50,12 +52,13 @@ class Call:
             self.dispatcher.services(self.operator),
         )
         ready = plain.ready_plan(self.workers(count))
-        plain.run_plan(ready, signature, services, self.pointers, (None, self.batch.max_seq_len))
+        values = plain.values_of(signature, self.arguments)
+        plain.run_plan(ready, signature, services, self.pointers, values)
         assert not self.zeros().any()
         return self.out.clone(), self.lse.clone()
 
     def zeros(self):
-        offset = min(offset for _, offset in self.plan.workspace)
+        offset = min(self.plan.workspace.values())
         if offset >= 0:
             return torch.zeros(0, dtype=torch.uint8)  # nothing is counted
         base = self.dispatcher.workspaces.address(self.plan.workspace_size)
