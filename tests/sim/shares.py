@@ -22,7 +22,11 @@ def cuts(tiles, most, share, cost, least, enough, held):
     if not line:
         return []
     workers = max(1, min(len(line) // share, most))
-    places = _alike(tiles, cost, workers, min(enough, workers)) if len(set(tiles)) == 1 and len(tiles) <= held else None
+    places = (
+        _alike(tiles, cost, workers, min(enough, workers))
+        if len(set(tiles)) == 1 and len(tiles) <= held
+        else None
+    )
     if places is None:
         places = _split(len(line), workers)
     return [_cut(*line[place], tiles, cost, least) for place in places] + [(len(tiles), 0)]
