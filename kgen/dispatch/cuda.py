@@ -18,8 +18,8 @@ ENCODE = "cuTensorMapEncodeTiled"
 AXES = 5
 # CUtensorMapDataType, by the bytes of an element: what is moved is not looked at.
 ELEMENTS: Mapping[int, int] = {1: 0, 2: 1, 4: 2}
-# CUtensorMapInterleave none, CUtensorMapSwizzle of 128 bytes, CUtensorMapL2promotion of 128, zeros outside. With one
-# of 256 bytes, twice what a box has of a row, decode reads 5% slower.
+# CUtensorMapInterleave none, CUtensorMapSwizzle of 128 bytes, CUtensorMapL2promotion of 128, zeros outside.
+# With a promotion to 256 bytes, twice what a box has of a row, decode reads 5% slower.
 HOW = (0, 3, 2, 0)
 
 
