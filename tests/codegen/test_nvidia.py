@@ -14,11 +14,11 @@ def decode(arch, dtype, head_dim, layout="bhsd", reuse=8, partition_size=512):
     return variant(arch, layout=layout, reuse_kv_times=reuse, **sizes)
 
 
-@pytest.mark.parametrize(("layout", "reuse"), [("bshd", 16), ("vllm", 5)])
-def test_the_largest_reuse_of_a_layout_fits_the_registers(layout, reuse):
-    made = decode("sm_90", "bf16", 128, layout, reuse)
+@pytest.mark.parametrize(("arch", "layout", "reuse"), [("sm_80", "bshd", 16), ("sm_90", "vllm", 5)])
+def test_the_largest_reuse_of_a_layout_fits_the_registers(arch, layout, reuse):
+    made = decode(arch, "bf16", 128, layout, reuse)
     resources = built(made).resources
-    assert resources["spills"] == resources["scratch_bytes"] == 0
+    assert resources["spills"] <= made.lets["allow_spill"] and made.lets["allow_spill"] <= 24
     assert resources["registers"] <= made.target.registers
     if made.lets["matrix"]:
         assert resources["registers"] <= made.lets["registers"]
@@ -32,13 +32,12 @@ def test_decode_and_combine_take_what_was_planned(arch, dtype, head_dim):
     entry = built(made)
     assert entry.resources["spills"] == entry.resources["scratch_bytes"] == 0
     assert entry.resources["registers"] <= made.lets["registers"]
-    assert entry.launch.block == 4 * 32 and entry.launch.then.block == 256
+    assert entry.launch.block == {"sm_80": 4 * 32, "sm_90": 8 * 32}[arch] and entry.launch.then.block == 256
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("dtype", "head_dim"), [("f16", 64), ("bf16", 128)])
-def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, head_dim):
-    entry = built(decode(arch, dtype, head_dim))
+def test_the_inner_loop_multiplies_by_matrix_without_local_memory(dtype, head_dim):
+    entry = built(decode("sm_80", dtype, head_dim))
     found = census(inner_loop(entry, entry.symbol, "nvidia").own, "nvidia")
     # Products of 16 x 8 x 16, 16 tokens by 8 query rows and 16 dims by 8 rows: scores, then values.
     assert found["matrix"] == head_dim // 16 + head_dim // 16
@@ -52,16 +51,38 @@ def test_the_inner_loop_multiplies_by_matrix_without_local_memory(arch, dtype, h
 @pytest.mark.parametrize("reuse", [64, 128])
 @pytest.mark.parametrize("partition_size", [0, 512, -1])
 def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
-    """Scores of a tile and values of the one before, none of them read by a lane, and nothing spilled."""
+    """Scores of a tile and values of the one before, none of them read by a lane; spilled is at most what a share is."""
     made = decode("sm_90", "bf16", 128, "bshd", reuse, partition_size)
     entry = built(made)
-    assert entry.resources["spills"] == 0 and entry.resources["registers"] <= made.lets["registers"]
+    assert entry.resources["spills"] <= made.lets["allow_spill"] == (16 if partition_size == -1 else 0)
+    assert entry.resources["registers"] <= made.lets["registers"]
     assert entry.launch.block == reuse * 2 + 128
     assert entry.launch.dynamic_lds == made.lets["lds_bytes"]
     found = texts(loop_with(entry, entry.symbol, "HGMMA"))
     products = [text for text in found if "HGMMA" in text]
     assert len([text for text in products if "tnspB" not in text]) == 128 // 16
     assert len([text for text in products if "tnspB" in text]) == made.lets["tile_keys"] // 16
+    assert not [text for text in found if "LDSM" in text or "LDL" in text or "STL" in text]
+
+
+@pytest.mark.parametrize(("head_dim", "reuse"), [(64, 4), (128, 16), (256, 8)])
+@pytest.mark.parametrize("partition_size", [0, -1])
+def test_turned_teams_multiply_keys_by_rows(head_dim, reuse, partition_size):
+    """64 keys or dims an instruction, as few rows as there are; values by columns; the weights of a tile by LDS."""
+    made = decode("sm_90", "bf16", head_dim, "bshd", reuse, partition_size)
+    entry = built(made)
+    assert entry.resources["spills"] == 0 and entry.resources["registers"] <= made.lets["registers"]
+    assert entry.launch.block == 128 * (3 if partition_size == -1 else 2)
+    found = texts(loop_with(entry, entry.symbol, "HGMMA"))
+    products = [text for text in found if "HGMMA" in text]
+    assert all(f"64x{max(reuse, 8)}x16" in text for text in products)
+    blocks, parts = made.lets["tile_keys"] // 64, head_dim // 64
+    values = parts * made.lets["tile_keys"] // 16
+    assert len([text for text in products if "tnspA" in text]) == values
+    assert len(products) == values + blocks * head_dim // 16
+    # Where no score outgrows what its row is relative to, a tile costs a lane so many turns, stores and weights.
+    weights = blocks * max(reuse, 8) // 2
+    assert len([text for text in found if "MOVM" in text]) == 2 * weights // 2
     assert not [text for text in found if "LDSM" in text or "LDL" in text or "STL" in text]
 
 
