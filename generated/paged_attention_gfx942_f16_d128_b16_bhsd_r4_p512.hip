@@ -23,6 +23,7 @@
 
 #define KGEN_WAVE 64
 #define KGEN_LDS_LIMIT 65536
+#define KGEN_CROSSED_READS  // of 16 bytes of shared memory
 #define KGEN_MFMA
 #define KGEN_DESCRIPTOR_WORD3 131072
 #include "kgen/gpu/dialect.hpp"
@@ -157,7 +158,8 @@ constexpr int kShares = kHeadDim / kShare;
 
 // LDS: where the waves meet, kMergeRows rows at a time.
 constexpr int kMergeRows = 4;
-constexpr int kSumsCount = kWaves * kMergeRows * kHeadDim;
+constexpr int kMergeDims = 128;  // from one row to the next
+constexpr int kSumsCount = kWaves * kMergeRows * kMergeDims;
 constexpr int kStatesCount = kWaves * kMergeRows * 2;
 constexpr int kStatesAt = kSumsCount * 4;
 constexpr int kLdsBytes = kStatesAt + kStatesCount * 4;
@@ -229,17 +231,9 @@ KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
   return bad ? 0 : length;
 }
 
-// What the block table says of a token within it.
+// What the block table says of a token within it, the same for all lanes of a wave.
 KGEN_DEVICE int entry_of(const Args& a, int seq, int token) {
-  return block_table_of(a).load(seq * a.block_table_stride_seq + token / kBlockSize);
-}
-
-// The page of a token, by its entry. An id outside the pool is reported and never used.
-KGEN_DEVICE int page_of(const Args& a, int seq, int token, int entry, bool& bad) {
-  if (entry >= 0 && entry < a.num_blocks) return entry;
-  kgen::report(a.error, 2, seq, token / kBlockSize, entry);
-  bad = true;
-  return 0;
+  return block_table_of(a).load_uniform(seq * a.block_table_stride_seq + static_cast<uint32_t>(token) / kBlockSize);
 }
 
 // Writes a thread's share of a row's output: O and LSE.
@@ -251,6 +245,12 @@ KGEN_DEVICE void write_row(const Args& a, int seq, int head, int dim, const RowS
   out.store(seq * a.out_stride_seq + head * a.out_stride_head + dim,
             kgen::from_float<Element>(kgen::scaled(sums, factor)));
   if (dim == 0 && lse.present()) lse.store(seq * a.lse_stride_seq + head, kgen::natural_lse(state));
+}
+
+// Where 16 bytes of a row of sums lie: lanes that store the same dims of rows side by side, or load a row, meet on no
+// bank.
+KGEN_DEVICE int merge_place(int row, int dim) {
+  return row * kMergeDims + (dim ^ row % 8 * 4);
 }
 
 // Writes a thread's share of a row's part, for the kernel that combines them.
@@ -287,7 +287,7 @@ struct Opening {
 
 KGEN_DEVICE Opening open_row(const Args& a, int seq, int first) {
   Opening row;
-  row.length = seq_lens_of(a).load(seq);
+  row.length = seq_lens_of(a).load_uniform(seq);
   KGEN_UNROLL
   for (int w = 0; w < kWindows; ++w) {
     const int token = first + kgen::wave_id() * kTile + w * kWindowTokens;
@@ -361,12 +361,17 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   }
   Accumulator sums[kRowTiles][kValueChunks * kValueTiles];
   RowState state[kRowTiles][kSlots];
+  float bound[kRowTiles][kSlots], shift[kRowTiles][kSlots];  // a score above is outgrown; what scores are relative to
   KGEN_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
     KGEN_UNROLL
     for (int j = 0; j < kValueChunks * kValueTiles; ++j) sums[t][j] = kgen::splat<float, kScores>(0.0f);
     KGEN_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot) state[t][slot] = {kgen::kMinusInfinity, 0.0f};
+    for (int slot = 0; slot < kSlots; ++slot) {
+      state[t][slot] = {kgen::kMinusInfinity, 0.0f};
+      bound[t][slot] = kgen::kMinusInfinity;
+      shift[t][slot] = 0.0f;
+    }
   }
 
   // What a lane reads of a key, in whole words: so the loop carries it in as many registers.
@@ -374,14 +379,34 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
   const int key_dim = key_start(lane);      // the first of this lane's dims of keys,
   const int value_dim = value_start(lane);  // and of values
 
+  // Keys and values of the next tile are on their way while a tile is multiplied: two tiles take turns in registers.
+  constexpr int kKeyTurns = 2, kValueTurns = 2;
+  constexpr int kTurns = kKeyTurns;
+  Keys k[kKeyTurns][kScoreTiles * kKeySlots][kKeyChunks];
+  Vec<Stored, kValueVector> v[kValueTurns][kOperands][kValueChunks][kValueTokens];
+
+  // What the block table says of a token, the last one in place of those behind it.
+  const auto entry_at = [&](int token) {
+    const int within = token < last ? token : last - 1;
+    return entry_of(a, seq, within);
+  };
+  // The page of an entry. One outside the pool is never read; the highest entry tells whether there was one.
+  const uint32_t pool = static_cast<uint32_t>(a.num_blocks);
+  uint32_t highest = 0;
+  const auto page_at = [&](int entry) {
+    const uint32_t id = static_cast<uint32_t>(entry);
+    highest = id > highest ? id : highest;
+    return id < pool ? entry : 0;
+  };
+
   // Windows stand at the first token of a tile, which lies in one page, and step to that of the next tile by what table
-  // entries and places in their pages differ; past the last tile they stay. An entry is read a tile before it is
-  // looked at.
+  // entries and places in their pages differ. They end with the last token: what lies behind it comes as zeros.
   int page[kWindows];
   KGEN_UNROLL
   for (int w = 0; w < kWindows; ++w) {
     const int token = begin + w * kWindowTokens;
-    page[w] = token < last ? page_of(a, seq, token, kgen::uniform(first_entry[w]), bad) : 0;
+    page[w] = begin < last ? page_at(token < last ? first_entry[w] : first_entry[0]) : 0;
+    if (token + kBlockTokens >= last) next_entry[w] = first_entry[0];
   }
   const int offset = begin % kBlockSize;
   const auto keys_of = [&](int page) {
@@ -394,70 +419,95 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
                           a.v_cache_stride_token * 15 + 127 + 1);
   };
   kgen::Window<Stored> values[kWindows] = {values_of(page[0])};
+  const auto end_windows = [&](int start) {
+    if (start + kTile <= last) return;
+    KGEN_UNROLL
+    for (int w = 0; w < kWindows; ++w) {
+      const int used = last - start - w * kWindowTokens;
+      const int final = used - 1;
+      keys[w].limit(used > 0 ? static_cast<int>(final * a.k_cache_stride_token + 127 + 1) : 0);
+      values[w].limit(used > 0 ? static_cast<int>(final * a.v_cache_stride_token + 127 + 1) : 0);
+    }
+  };
 
-  // Reads the keys of the tile at `start`; those of tokens past the end are zeros.
-  const auto read_keys = [&](Keys (&into)[kScoreTiles * kKeySlots][kKeyChunks], int start) {
+  // Where a lane reads. What is computed of a place stays by the load: it is part of the instruction.
+  int key_from[kScoreTiles * kKeySlots], value_from[kOperands][kValueTokens];
+  KGEN_UNROLL
+  for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
+    const int place = key_token(lane, i);  // in the tile
+    const int at = static_cast<int>(place * a.k_cache_stride_token + key_dim);
+    key_from[i] = keys[0].place(at);
+  }
+  KGEN_UNROLL
+  for (int o = 0; o < kOperands; ++o) {
+    KGEN_UNROLL
+    for (int e = 0; e < kValueTokens; ++e) {
+      const int place = value_token(lane, o, e);
+      const int at = static_cast<int>(place * a.v_cache_stride_token + value_dim);
+      value_from[o][e] = values[0].place(at);
+    }
+  }
+  const auto ask_for_keys = [&](Keys (&into)[kScoreTiles * kKeySlots][kKeyChunks]) {
     KGEN_UNROLL
     for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
-      const int place = key_token(lane, i);  // in the tile
-      const int token = start + place;
-      const int at = static_cast<int>(place * a.k_cache_stride_token + key_dim);
+      const auto& window = keys[i * kWindows / (kScoreTiles * kKeySlots)];
+      kgen::keep_order(key_from[i]);
       KGEN_UNROLL
       for (int c = 0; c < kKeyChunks; ++c) {
-        const bool used = token < last;
-        const auto loaded = keys[0].template load<kVector>(used ? at + c * kKeyChunk : kgen::kOutside);
+        const auto loaded = window.template load<kVector>(key_from[i], c * kKeyChunk);
         into[i][c] = kgen::bits::cast<Keys>(loaded);
+        kgen::keep_order();
       }
     }
   };
-  Keys next_k[kScoreTiles * kKeySlots][kKeyChunks];
-  read_keys(next_k, begin);
-
-  KGEN_NO_UNROLL
-  for (int start = begin; start < last; start += kBlockTokens) {
-    Keys k[kScoreTiles * kKeySlots][kKeyChunks];
-    Vec<Stored, kValueVector> v[kOperands][kValueChunks][kValueTokens];
-    KGEN_UNROLL
-    for (int i = 0; i < kScoreTiles * kKeySlots; ++i) {
-      KGEN_UNROLL
-      for (int c = 0; c < kKeyChunks; ++c) k[i][c] = next_k[i][c];
-    }
-    // Values of this tile; those of tokens past the end are zeros, whatever memory holds.
+  const auto ask_for_values = [&](Vec<Stored, kValueVector> (&into)[kOperands][kValueChunks][kValueTokens]) {
     KGEN_UNROLL
     for (int o = 0; o < kOperands; ++o) {
+      const auto& window = values[o * kWindows / kOperands];
       KGEN_UNROLL
       for (int e = 0; e < kValueTokens; ++e) {
-        const int place = value_token(lane, o, e);
-        const int token = start + place;
-        const int at = static_cast<int>(place * a.v_cache_stride_token + value_dim);
+        kgen::keep_order(value_from[o][e]);
         KGEN_UNROLL
         for (int c = 0; c < kValueChunks; ++c) {
-          const bool used = token < last;
-          v[o][c][e] = values[0].template load<kValueVector>(used ? at + c * kValueChunk : kgen::kOutside);
+          into[o][c][e] = window.template load<kValueVector>(value_from[o][e], c * kValueChunk);
+          kgen::keep_order();
         }
       }
     }
+  };
+  end_windows(begin);
+  ask_for_keys(k[0]);
+  ask_for_values(v[0]);
 
-    const int next = start + kBlockTokens < last ? start + kBlockTokens : start;
+  KGEN_NO_UNROLL
+  for (int from = begin; from < last; from += kTurns * kBlockTokens)
+  KGEN_UNROLL
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const int start = from + turn * kBlockTokens;
+    if (start >= last) break;
+    const int next = start + kBlockTokens;
     KGEN_UNROLL
     for (int w = 0; w < kWindows; ++w) {
-      const int token = next;
-      const bool moves = next > start;
-      const int next_page = moves ? page_of(a, seq, next, kgen::uniform(next_entry[w]), bad) : page[w];
+      const int token = next + w * kWindowTokens;
+      const int next_page = page_at(next_entry[w]);
       const int table_diff = next_page - page[w];
-      keys[w].step(table_diff * a.k_cache_stride_block, next_page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token);
-      values[w].step(table_diff * a.v_cache_stride_block, next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token);
+      keys[w].step(table_diff, a.k_cache_stride_block, 0,
+                   next_page * a.k_cache_stride_block + kv_head * a.k_cache_stride_head + offset * a.k_cache_stride_token);
+      values[w].step(table_diff, a.v_cache_stride_block, 0,
+                   next_page * a.v_cache_stride_block + kv_head * a.v_cache_stride_head + offset * a.v_cache_stride_token);
       page[w] = next_page;
-      if (token + kBlockTokens < last) next_entry[w] = entry_of(a, seq, token + kBlockTokens);
+      next_entry[w] = entry_at(token + kBlockTokens);
     }
-    read_keys(next_k, start + kBlockTokens);
+    end_windows(next);
+    ask_for_keys(k[1 - turn]);
+    ask_for_values(v[1 - turn]);
 
     // Scores, then weights: what lies past the end weighs nothing.
     WeightOperand weights[kRowTiles][kOperands];
     KGEN_UNROLL
     for (int t = 0; t < kRowTiles; ++t) {
       Accumulator scores[kScoreTiles];
-      float top[kSlots], shift[kSlots];
+      float top[kSlots];
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) top[slot] = kgen::kMinusInfinity;
       KGEN_UNROLL
@@ -468,7 +518,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           Vec<Math, kVector> read[kKeySlots];
           KGEN_UNROLL
           for (int slot = 0; slot < kKeySlots; ++slot) {
-            const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[i * kKeySlots + slot][c]);
+            const auto stored = kgen::bits::cast<Vec<Stored, kVector>>(k[turn][i * kKeySlots + slot][c]);
             read[slot] = stored;
           }
           KGEN_UNROLL
@@ -479,10 +529,15 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
             scores[i] = add_scores(q[t][c][s], key, scores[i]);
           }
         }
+        scores[i] = kgen::scaled(scores[i], scale);
+        if (start + kTile > last) {
+          KGEN_UNROLL
+          for (int e = 0; e < kScores; ++e) {
+            scores[i][e] = start + score_token(lane, i, e) < last ? scores[i][e] : kgen::kMinusInfinity;
+          }
+        }
         KGEN_UNROLL
         for (int e = 0; e < kScores; ++e) {
-          const bool used = start + score_token(lane, i, e) < last;
-          scores[i][e] = used ? scores[i][e] * scale : kgen::kMinusInfinity;
           top[score_slot(e)] = kgen::max(top[score_slot(e)], scores[i][e]);
         }
       }
@@ -491,7 +546,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       bool outgrown = false;
       KGEN_UNROLL
       for (int slot = 0; slot < kSlots; ++slot) {
-        outgrown = outgrown || top[slot] > state[t][slot].max + kSlack;
+        outgrown = outgrown || top[slot] > bound[t][slot];
       }
       if (kgen::ballot(outgrown) != 0) {
         float factor[kSlots];
@@ -501,6 +556,8 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           const float seen = kgen::max(old, kgen::lanes_max<kSharedFrom, kSharedTo>(top[slot]));
           factor[slot] = kgen::rescale(old, seen);
           state[t][slot] = {seen, state[t][slot].sum * factor[slot]};
+          bound[t][slot] = seen + kSlack;
+          shift[t][slot] = seen == kgen::kMinusInfinity ? 0.0f : seen;
         }
         KGEN_UNROLL
         for (int j = 0; j < kValueChunks * kValueTiles; ++j) {
@@ -509,14 +566,10 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         }
       }
       KGEN_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) {
-        shift[slot] = state[t][slot].max == kgen::kMinusInfinity ? 0.0f : state[t][slot].max;
-      }
-      KGEN_UNROLL
       for (int i = 0; i < kScoreTiles; ++i) {
         KGEN_UNROLL
         for (int e = 0; e < kScores; ++e) {
-          scores[i][e] = kgen::exp2(scores[i][e] - shift[score_slot(e)]);
+          scores[i][e] = kgen::exp2(scores[i][e] - shift[t][score_slot(e)]);
           state[t][score_slot(e)].sum += scores[i][e];
         }
       }
@@ -525,7 +578,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         KGEN_UNROLL
         for (int e = 0; e < kWeightElements; ++e) {
           const int from = moved_from(o, e);
-          weights[t][o][e] = kgen::from_float<Math>(scores[from / kScores][from % kScores]);
+          weights[t][o][e] = kgen::from_number<Math>(scores[from / kScores][from % kScores]);
         }
       }
     }
@@ -539,7 +592,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
         for (int j = 0; j < kValueTiles; ++j) {
           ValueOperand value;
           KGEN_UNROLL
-          for (int e = 0; e < kValueElements; ++e) value[e] = v[o][c][value_slot(e)][value_at(j, e)];
+          for (int e = 0; e < kValueElements; ++e) value[e] = v[turn][o][c][value_slot(e)][value_at(j, e)];
           KGEN_UNROLL
           for (int t = 0; t < kRowTiles; ++t) {
             Accumulator& sum = sums[t][c * kValueTiles + j];
@@ -547,6 +600,15 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
           }
         }
       }
+    }
+  }
+  if (highest >= pool) {
+    bad = true;
+    for (int start = begin; start < last; start += kBlockTokens) {
+      const int entry = entry_at(start);
+      if (static_cast<uint32_t>(entry) < pool) continue;
+      kgen::report(a.error, 2, seq, start / kBlockSize, entry);
+      break;
     }
   }
 
@@ -592,7 +654,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
             for (int i = 0; i < 4; ++i) {
               part[i] = sums[t][c * kValueTiles + (j + i) / kOutColumns][out_register(e, (j + i) % kOutColumns)];
             }
-            wave_sums.store((wave * kMergeRows + row) * kHeadDim + dim + j, part);
+            wave_sums.store(merge_place(wave * kMergeRows + row, dim + j), part);
           }
         }
       }
@@ -615,7 +677,7 @@ KGEN_DEVICE void attend(const Args& a, const kgen::Lds& lds, int seq, const Pass
       KGEN_UNROLL
       for (int w = 0; w < kWaves; ++w) {
         const float factor = kgen::rescale(states[w][0], merged.max);
-        const auto values = wave_sums.load<kShare>((w * kMergeRows + r) * kHeadDim + out_dim);
+        const auto values = wave_sums.load<kShare>(merge_place(w * kMergeRows + r, out_dim));
         merged.sum += states[w][1] * factor;
         KGEN_UNROLL
         for (int i = 0; i < kShare; ++i) total[i] += values[i] * factor;

@@ -88,15 +88,15 @@ def _amd(metadata: Mapping[str, Any], symbol: str) -> dict[str, int]:
         return {}
     kernel = kernels[0]
     scratch = kernel.get(".private_segment_fixed_size", 0)
-    # without scratch, scalars have moved to lanes of a vector register, and these to accumulation registers
-    counts = (kernel.get(f".{file}_spill_count", 0) for file in ("vgpr", "sgpr"))
+    # Words of a lane's scratch: the compiler also counts scalars that went to lanes of a vector register, and
+    # vector registers that went to accumulation registers.
     return {
         "vgpr": kernel.get(".vgpr_count", 0),
         "agpr": kernel.get(".agpr_count", 0),
         "sgpr": kernel.get(".sgpr_count", 0),
         "lds_bytes": kernel.get(".group_segment_fixed_size", 0),
         "scratch_bytes": scratch,
-        "spills": sum(counts) if scratch else 0,
+        "spills": -(-scratch // 4),
         "wave": kernel.get(".wavefront_size", 0),
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgen.commands.common import add_json, aligned, print_json
+from kgen.commands.turns import print_lines, print_turn, print_turns, turn_json
 from kgen.diagnostics import Diagnostic, KgenError, choice_hint, nearest
 
 if TYPE_CHECKING:
@@ -25,12 +26,23 @@ occupancy that follows by the rules of the target, and how many instructions of 
 has: the loop that reads and multiplies most, found by the back edges of the code, without the
 loops inside it.
 
+Of AMD and DCU kernels a turn of the loop is told too, the shortest way round that passes all of its
+loads and matrix instructions: how many loads are under way at products and when the turn ends, what
+each wait leaves under way, how many instructions compute where loads find memory, and the cycles of
+its instructions one after another. --loop prints the instructions of the turn, and beside each how many
+loads are under way; of several kernels a table of turns.
+
+--stand-in takes variants of a build for a chip that no compiler here knows, a DCU: sources are compiled to
+assembly for the chip that stands in for it, matrix instructions as text, and nothing is assembled.
+
 NAME is the name of a kernel (* and ? match), or of a build, of which every kernel is a row.
 
 examples:
   kgen inspect paged_attention_gfx942_f16_d128_b16_bhsd_r4_p512
   kgen inspect 'paged_attention_gfx942_*_r8_*'
+  kgen inspect 'paged_attention_gfx942_*_r8_*' --loop
   kgen inspect amd --json
+  kgen inspect dcu --stand-in --only 'paged_attention_gfx936_bf16_*_r4_p0'
 
 exit codes: 0 done, 1 nothing of that name is built, or it cannot be disassembled, 2 usage
 """
@@ -38,6 +50,11 @@ exit codes: 0 done, 1 nothing of that name is built, or it cannot be disassemble
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a kernel, a pattern of kernels, or a build")
+    parser.add_argument("--loop", action="store_true", help="a turn of the inner loop, for AMD and DCU")
+    parser.add_argument(
+        "--stand-in", action="store_true", help="the loops of NAME, a build that nothing here can build"
+    )
+    parser.add_argument("--only", metavar="NAME", help="with --stand-in, only the variants of this name")
     add_json(parser)
 
 
@@ -45,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     from kgen import api
     from kgen.inspect.report import inspect
 
+    if args.stand_in:
+        return _stand_in(args)
     found = built(args.name)
     catalog = api.check()
     reports = [
@@ -53,10 +72,35 @@ def run(args: argparse.Namespace) -> int:
     ]
     if args.json:
         print_json([report_json(report) for report in reports])
+    elif args.loop:
+        _print_loops(reports)
     elif len(reports) == 1:
         _print_report(reports[0])
     else:
         _print_table(reports)
+    return 0
+
+
+def _stand_in(args: argparse.Namespace) -> int:
+    """The turns of variants of a build as compilers of their targets' stand-ins lay them out."""
+    from kgen import api
+    from kgen.inspect.report import kernel_report, matrix_cycles
+    from kgen.inspect.stand_in import assembly
+    from kgen.variants.matching import matching
+
+    kernels = []
+    for variant in matching(api.expand(args.name).accepted, args.only):
+        if variant.simulated or not variant.target.stand_in:
+            continue
+        cycles = matrix_cycles(variant.target)
+        functions = [function for function in assembly(variant) if function.name == variant.name]
+        kernels.append(kernel_report(variant.name, functions, variant.target.family, cycles))
+    if args.json:
+        print_json([_kernel_json(kernel) for kernel in kernels])
+    elif len(kernels) == 1 and kernels[0].loop is not None and kernels[0].loop.turn is not None:
+        print_lines(kernels[0].name, kernels[0].loop.turn)
+    else:
+        print_turns(kernels)
     return 0
 
 
@@ -126,8 +170,19 @@ def _kernel_json(kernel: KernelReport) -> Mapping[str, Any]:
             "instructions": loop.instructions,
             "inner_loops": loop.inner,
             "census": dict(loop.census),
+            "turn": turn_json(loop.turn) if loop.turn else None,
         },
     }
+
+
+def _print_loops(reports: Sequence[Report]) -> None:
+    """The turn of one kernel line by line; of several, or of none, the table."""
+    kernels = [kernel for report in reports for kernel in report.kernels]
+    turns = [(kernel.name, kernel.loop.turn) for kernel in kernels if kernel.loop and kernel.loop.turn]
+    if len(reports) == 1 and turns:
+        print_lines(*turns[0])
+    else:
+        print_turns(kernels)
 
 
 def _print_report(report: Report) -> None:
@@ -158,6 +213,8 @@ def _print_kernel(kernel: KernelReport) -> None:
         print(f"  inner loop at {loop.address:#x}{where}: {loop.instructions} instructions{inside}")
     for name, count in (loop.census if loop else kernel.census).items():
         print(f"  {count:6} {name}")
+    if loop is not None and loop.turn is not None:
+        print_turn(loop.turn)
 
 
 def _print_table(reports: Sequence[Report]) -> None:

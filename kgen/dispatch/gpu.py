@@ -30,6 +30,9 @@ ALIGNMENT = 16
 WINDOW = 2**28
 """Elements a window on memory may span (kOutside of the dialect)."""
 
+APART = 2**30
+"""Elements that pages lie apart, at most: of two bytes each, 32 bits count their bytes."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -132,8 +135,9 @@ def check_strides(policy: Policy, names: Names, words: Sequence[int]) -> None:
             raise fault("K518", message, hint)
 
 
-def check_windows(policy: Policy, bound: Bound, tensors: Mapping[str, View | None]) -> None:
-    """Refuse caches that are read of which one page of a head is farther spread than a window (K518)."""
+def check_windows(policy: Policy, bound: Bound, tensors: Mapping[str, View | None], *, stepped: bool) -> None:
+    """Refuse caches that are read of which one page of a head is farther spread than a window or, where
+    windows are `stepped` from page to page, whose pages lie too far apart (K518)."""
     for rule in policy.arguments:
         view = tensors.get(rule.name)
         if rule.kind != "cache" or rule.access != "read" or view is None:
@@ -144,6 +148,9 @@ def check_windows(policy: Policy, bound: Bound, tensors: Mapping[str, View | Non
         if span > WINDOW:
             message = f"{policy.op}: one page of a head of {rule.name} spans {span} elements"
             raise fault("K518", message, f"GPU kernels read pages of at most {WINDOW}: make it contiguous")
+        if stepped and extents["block"] > 1 and strides["block"] >= APART:
+            message = f"{policy.op}: pages of {rule.name} lie {strides['block']} elements apart"
+            raise fault("K518", message, f"GPU kernels step by less than {APART}: make it contiguous")
 
 
 class ErrorWords:

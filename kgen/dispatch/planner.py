@@ -61,7 +61,8 @@ class Planner:
         selection, loaded = self._kernels.load(policy, bound)
         check_pending(policy, bound, selection.names)
         if selection.kernel is not None and selection.kernel.entry.kind != "cpu":
-            gpu.check_windows(policy, bound, call.tensors)
+            stepped = selection.kernel.entry.kind != "cuda"
+            gpu.check_windows(policy, bound, call.tensors, stepped=stepped)
         tracker = follow_decisions(policy, bound, selection, operator.defaults, extents, moving)
         plan = self._filled(operator, policy, bound, selection, loaded, tracker)
         along = {tensor: name for tensor, name in counted.items() if name in moving}

@@ -7,9 +7,12 @@ reach one of its back edges without passing the header. Code placed out of line 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kgen.inspect.code import Function, Instruction
+
+_Way = tuple[int, int, tuple[int, ...]]  # work on it, minus its length, its blocks
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,25 @@ def find_loops(function: Function) -> tuple[Loop, ...]:
         address = function.instructions[graph.starts[header]].address
         loops.append(Loop(address, tuple(instructions), len(inside)))
     return tuple(loops)
+
+
+def way_round(function: Function, loop: Loop, is_work: Callable[[str], bool]) -> tuple[Instruction, ...]:
+    """One way round a loop, from its header to a jump back there: of those that pass the most instructions
+    whose text is work, the shortest. Empty where each passes a loop inside it."""
+    own = {instruction.address for instruction in loop.own}
+    graph = _graph(function.instructions)
+    blocks = [tuple(function.instructions[a:b]) for a, b in zip(graph.starts, graph.ends, strict=True)]
+    worth = [sum(is_work(one.text) for one in block) for block in blocks]
+    first = next(at for at, block in enumerate(blocks) if block[0].address == loop.header)
+    best: dict[int, _Way] = {}
+    for block in _postorder(graph, first):
+        ways: list[_Way] = [(0, 0, ())] if first in graph.after[block] else []
+        ways += [best[after] for after in graph.after[block] if after != first and after in best]
+        if ways and blocks[block][0].address in own:
+            work, length, rest = max(ways, key=lambda way: way[:2])
+            best[block] = (work + worth[block], length - len(blocks[block]), (block, *rest))
+    _, _, way = best.get(first, (0, 0, ()))
+    return tuple(instruction for block in way for instruction in blocks[block])
 
 
 def _graph(code: tuple[Instruction, ...]) -> _Graph:
@@ -107,10 +129,10 @@ def _meet(left: int, right: int, closest: list[int | None], number: dict[int, in
     return left
 
 
-def _postorder(graph: _Graph) -> list[int]:
+def _postorder(graph: _Graph, first: int = 0) -> list[int]:
     order: list[int] = []
-    seen = {0}
-    stack = [(0, iter(graph.after[0]))]
+    seen = {first}
+    stack = [(first, iter(graph.after[first]))]
     while stack:
         block, targets = stack[-1]
         for target in targets:

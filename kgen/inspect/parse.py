@@ -1,7 +1,8 @@
 """The text of each disassembler as functions.
 
-`amd` reads llvm-objdump, `nvidia` nvdisasm -c or cuobjdump -sass, `cpu` GNU or LLVM objdump for
-x86-64. What a parser does not know as a branch falls through; calls are no branches.
+`amd` reads llvm-objdump, `amd_assembly` what a compiler for AMD writes with -S, `nvidia` nvdisasm -c or
+cuobjdump -sass, `cpu` GNU or LLVM objdump for x86-64. What a parser does not know as a branch falls through;
+calls are no branches.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from kgen.inspect.code import Function, Instruction
 _AMD_FUNCTION = re.compile(r"^([0-9a-f]+) <([^>]+)>:$")
 _AMD_LINE = re.compile(r"^\s+(\S.*?)\s*// ([0-9A-F]+): [0-9A-F ]+(?:<([^>+]+)(?:\+0x([0-9a-f]+))?>)?$")
 _AMD_ENDS = ("s_endpgm", "s_setpc_b64", "s_branch")
+
+_ASM_FUNCTION = re.compile(r"^([A-Za-z_]\w*):\s*; @")
+_ASM_LABEL = re.compile(r"^(\.L\w+):")
+_ASM_LINE = re.compile(r"^\s+([a-z]\S*(?:\s+[^;\s][^;]*?)?)\s*(?:;.*)?$")
+_ASM_BRANCH = re.compile(r"^s_c?branch\S*\s+(\.L\w+)$")
 
 _NV_FUNCTION = re.compile(r"^(?:\.text\.(\S+):|\s+Function : (\S+))$")
 _NV_LABEL = re.compile(r"^(\.L\S*):")
@@ -43,6 +49,35 @@ def amd(text: str) -> tuple[Function, ...]:
             found.append(Instruction(int(address, 16), words, target, mnemonic not in _AMD_ENDS))
         functions.append(Function(name, tuple(found)))
     return tuple(functions)
+
+
+def amd_assembly(text: str) -> tuple[Function, ...]:
+    """Assembly text of AMD; addresses are the places of instructions, 4 apart."""
+    functions: list[Function] = []
+    name, lines = "", list[str]()
+    for line in text.splitlines():
+        if match := _ASM_FUNCTION.match(line):
+            name, lines = match[1], []
+        elif name and line.startswith(".Lfunc_end"):
+            functions.append(Function(name, tuple(_assembled(lines))))
+            name = ""
+        else:
+            lines.append(line)
+    return tuple(functions)
+
+
+def _assembled(lines: list[str]) -> Iterator[Instruction]:
+    labels: dict[str, int] = {}
+    found: list[str] = []
+    for line in lines:
+        if label := _ASM_LABEL.match(line):
+            labels[label[1]] = 4 * len(found)
+        elif match := _ASM_LINE.match(line):
+            found.append(" ".join(match[1].split()))
+    for place, words in enumerate(found):
+        branch = _ASM_BRANCH.match(words)
+        target = labels.get(branch[1]) if branch else None
+        yield Instruction(4 * place, words, target, words.split(None, 1)[0] not in _AMD_ENDS)
 
 
 def nvidia(text: str) -> tuple[Function, ...]:

@@ -10,6 +10,7 @@ from kgen.inspect.census import TABLES, WORK, census
 from kgen.inspect.code import Function, Instruction
 from kgen.inspect.disassemble import disassemble
 from kgen.inspect.loops import Loop, find_loops
+from kgen.inspect.turn import FAMILIES, Turn, turn_of
 from kgen.manifest import Entry, Launch
 from kgen.spec.model import TargetSpec
 from kgen.targets.occupancy import Occupancy, Use, occupancy
@@ -18,13 +19,15 @@ from kgen.targets.occupancy import Occupancy, Use, occupancy
 @dataclass(frozen=True)
 class LoopReport:
     """The loop that reads and multiplies most: the function it is in, where it starts, and its
-    instructions by class. Loops inside it are counted, their instructions are not."""
+    instructions by class. Loops inside it are counted, their instructions are not. `turn`: the way
+    round it that is taken most, None where code does not say what it waits for."""
 
     function: str
     address: int
     instructions: int
     inner: int
     census: Mapping[str, int]
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True)
@@ -52,20 +55,33 @@ def inspect(entry: Entry, artefact: Path, target: TargetSpec) -> Report:
     functions = disassemble(entry, artefact)
     if entry.kind in ("hip", "cuda"):
         by_name = {function.name: function for function in functions}
+        cycles = matrix_cycles(target)
         kernels = tuple(
-            kernel_report(name, [by_name[name]], target.family) for name in symbols(entry) if name in by_name
+            kernel_report(name, [by_name[name]], target.family, cycles)
+            for name in symbols(entry)
+            if name in by_name
         )
         return Report(entry, real_occupancy(entry, target), kernels)
     return Report(entry, None, (kernel_report(entry.symbol, functions, "cpu"),))
 
 
-def kernel_report(name: str, functions: Iterable[Function], family: str) -> KernelReport:
-    """The census of some functions together, and of the loop among them that works most."""
+def kernel_report(
+    name: str, functions: Iterable[Function], family: str, cycles: Mapping[str, int] | None = None
+) -> KernelReport:
+    """The census of some functions together, and of the loop among them that works most. `cycles`: of
+    matrix instructions, by mnemonic."""
     functions = list(functions)
     every = [instruction for function in functions for instruction in function.instructions]
-    loops = [(function.name, loop) for function in functions for loop in find_loops(function)]
+    loops = [(function, loop) for function in functions for loop in find_loops(function)]
     best = max(loops, key=lambda found: _work(found[1].own, family), default=None)
-    return KernelReport(name, len(every), len(loops), census(every, family), _loop(best, family))
+    report = _loop(*best, family, cycles or {}) if best else None
+    return KernelReport(name, len(every), len(loops), census(every, family), report)
+
+
+def matrix_cycles(target: TargetSpec) -> Mapping[str, int]:
+    """The cycles of the target's matrix instructions that are known, by mnemonic."""
+    instructions = target.chip.instructions.values() if target.chip else ()
+    return {one.asm: one.cycles for one in instructions if one.cycles}
 
 
 def real_use(entry: Entry) -> Use | None:
@@ -107,11 +123,9 @@ def columns(reports: Iterable[Report]) -> list[str]:
     return [name for name in (*order, "other") if name in seen]
 
 
-def _loop(found: tuple[str, Loop] | None, family: str) -> LoopReport | None:
-    if found is None:
-        return None
-    function, loop = found
-    return LoopReport(function, loop.header, len(loop.own), loop.inner, census(loop.own, family))
+def _loop(function: Function, loop: Loop, family: str, cycles: Mapping[str, int]) -> LoopReport:
+    turn = turn_of(function, loop, cycles) if family in FAMILIES else None
+    return LoopReport(function.name, loop.header, len(loop.own), loop.inner, census(loop.own, family), turn)
 
 
 def _work(instructions: Iterable[Instruction], family: str) -> int:

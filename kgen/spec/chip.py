@@ -46,7 +46,8 @@ class OperandSpec:
 @dataclass(frozen=True, eq=False)
 class InstructionSpec:
     """A matrix instruction of one wave. `builtins` are names to call it by, the preferred one
-    first, with `tail` after the operands; `asm` is its mnemonic."""
+    first, with `tail` after the operands; `asm` is its mnemonic. `cycles`: after which a SIMD can
+    start the next; 0: not known."""
 
     name: str
     span: Span
@@ -58,6 +59,7 @@ class InstructionSpec:
     asm: str
     builtins: tuple[str, ...] = ()
     tail: tuple[str, ...] = ()
+    cycles: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class ChipSpec:
     instructions: Mapping[str, InstructionSpec]
     load_bytes: tuple[int, ...]  # widths of a lane's load from global memory
     tile_reads: bool  # a wave can read 8 x 8 tiles of 16-bit elements of shared memory, also transposed
+    crossed_reads: bool  # 16 bytes of it are read by lanes 0 to 3 with 20 to 23 and so on, not by 8 in a row
     box_copies: bool  # a copy engine brings boxes of a tensor into shared memory
     group_products: bool  # groups of four waves multiply what is in shared memory
     descriptor_word3: int | None  # of a 128-bit buffer descriptor; None: the chip has none

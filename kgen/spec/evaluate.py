@@ -57,6 +57,7 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
         "f16_matrix": "f16" in multiplied,
         "bf16_matrix": "bf16" in multiplied,
         "tile_reads": chip is not None and chip.tile_reads,
+        "crossed_reads": chip is not None and chip.crossed_reads,
         "box_copies": chip is not None and chip.box_copies,
         "group_products": chip is not None and chip.group_products,
         "bf16_rounding": target.numbers.bf16_rounding,

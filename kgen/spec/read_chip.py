@@ -27,7 +27,7 @@ from kgen.syntax.ast import Expr, Int
 from kgen.syntax.yaml import Entry, Node
 
 _LANE_SCOPE = {"lane": Symbol(INT, "lane"), "e": Symbol(INT, "element")}
-_MEMORY = ("load_bytes", "tile_reads", "box_copies", "group_products", "descriptor_word3")
+_MEMORY = ("load_bytes", "tile_reads", "crossed_reads", "box_copies", "group_products", "descriptor_word3")
 SIDES = ("m", "n", "k")
 MAX_SIDE = 256
 """Rows, columns and depth of an instruction at most."""
@@ -43,6 +43,7 @@ def read_chip(fields: Fields, wave: int) -> ChipSpec:
         instructions=_instructions(fields, wave),
         load_bytes=_widths(memory),
         tile_reads=memory.boolean("tile_reads") if memory else False,
+        crossed_reads=memory.boolean("crossed_reads") if memory else False,
         box_copies=memory.boolean("box_copies") if memory else False,
         group_products=memory.boolean("group_products") if memory else False,
         descriptor_word3=memory.integer("descriptor_word3", low=0) if memory else None,
@@ -122,7 +123,7 @@ def _instruction(entry: Entry, wave: int, found: Collector) -> InstructionSpec |
         "a matrix instruction",
         found,
         required=("dtype", "shape", *OPERANDS, "asm"),
-        optional=("builtins", "tail"),
+        optional=("builtins", "tail", "cycles"),
         at=entry.key.span,
     )
     sides = _shape(fields)
@@ -135,10 +136,12 @@ def _instruction(entry: Entry, wave: int, found: Collector) -> InstructionSpec |
             cells = sides[extents[name][0]] * sides[extents[name][1]] if sides else None
             operands[name] = _operand(node, name, cells, wave, found)
     builtins, tail, asm = fields.words("builtins"), fields.words("tail"), fields.text("asm")
+    cycles = fields.integer("cycles", 0, low=0) or 0
     if len(found.diagnostics) > before or not sides:
         return None
     m, n, k = (sides[side] for side in SIDES)
-    return InstructionSpec(entry.key.text, entry.key.span, dtype, m, n, k, operands, asm, builtins, tail)
+    place = (entry.key.text, entry.key.span)
+    return InstructionSpec(*place, dtype, m, n, k, operands, asm, builtins, tail, cycles)
 
 
 def _shape(fields: Fields) -> Mapping[str, int]:

@@ -58,6 +58,7 @@ RECORDS: Mapping[str, Mapping[str, Type]] = {
         "f16_matrix": BOOL,
         "bf16_matrix": BOOL,
         "tile_reads": BOOL,
+        "crossed_reads": BOOL,
         "box_copies": BOOL,
         "group_products": BOOL,
         "bf16_rounding": Type("enum", ROUNDINGS),

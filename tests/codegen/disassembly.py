@@ -14,6 +14,7 @@ from kgen.inspect.code import Function
 from kgen.inspect.disassemble import disassemble
 from kgen.inspect.loops import Loop, find_loops
 from kgen.inspect.report import kernel_report
+from kgen.inspect.turn import Turn
 from kgen.manifest import Entry
 from kgen.variants.matrix import make_variant
 from kgen.variants.model import Variant
@@ -58,6 +59,18 @@ def inner_loop(entry: Entry, symbol: str, family: str) -> Loop:
     report = kernel_report(symbol, [function], family)
     assert report.loop is not None
     return next(loop for loop in find_loops(function) if loop.header == report.loop.address)
+
+
+def turn(entry: Entry, symbol: str) -> Turn:
+    """A turn of that loop of an AMD kernel. Skips as inner_loop does."""
+    return only_turn(symbol, (_function(entry, symbol),))
+
+
+def only_turn(symbol: str, functions: tuple[Function, ...]) -> Turn:
+    """A turn of the inner loop of one of these, which has one."""
+    report = kernel_report(symbol, [function for function in functions if function.name == symbol], "amd")
+    assert report.loop is not None and report.loop.turn is not None
+    return report.loop.turn
 
 
 def loop_with(entry: Entry, symbol: str, word: str) -> Loop:

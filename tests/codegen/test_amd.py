@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kgen.inspect.census import census
-from tests.codegen.disassembly import built, has_amd, inner_loop, instructions, texts, variant
+from tests.codegen.disassembly import built, has_amd, inner_loop, instructions, texts, turn, variant
 
 pytestmark = pytest.mark.skipif(not has_amd(), reason="clang++-19 and llvm-objdump-19 are not installed")
 
@@ -27,10 +27,10 @@ def test_decode_reads_kv_16_bytes_at_a_time_and_spills_nothing(arch, params):
     found = instructions(entry, entry.symbol)
     if made.lets["matrix"]:
         chunks, tokens = 128 // 32, 4
-        assert found["buffer_load_dwordx4"] == 2 * chunks + tokens  # keys twice: before the loop and ahead
+        assert found["buffer_load_dwordx4"] == 3 * (chunks + tokens)  # the first tile, and the next of two
         assert found["global_load_dwordx4"] == chunks  # queries
         (products,) = (count for name, count in found.items() if name.startswith("v_mfma_f32_16x16x16"))
-        assert products == 2 * chunks + 128 // 16
+        assert products == 2 * (2 * chunks + 128 // 16)
     else:
         queries, steps, columns = made.params["reuse_kv_times"], int(made.lets["step"]), 8
         assert found["global_load_dwordx4"] == queries + steps + columns
@@ -84,16 +84,63 @@ def copied(before: list[str], copy: str) -> str:
 )
 def test_the_inner_loop_multiplies_by_matrix_and_steps_its_descriptors(arch, partition_size, params):
     made = variant(arch, partition_size=partition_size, **params)
-    assert made.lets["matrix"] and made.lets["ahead"]
+    assert made.lets["matrix"] and made.lets["ahead"] and made.lets["values_ahead"]
     loop = inner_loop(built(made), made.name, "amd")
     found = census(loop.own, "amd")
     key_chunks, value_chunks = -(-params["head_dim"] // 32), -(-params["head_dim"] // 128)
-    assert found["load_16"] == key_chunks + 4 * value_chunks
-    assert found["load_narrow"] == 1  # the next entry of the block table
-    assert found["matrix"] == 2 * key_chunks + 8 * value_chunks
-    assert not found.keys() & {"scratch", "lds", "accumulator", "barrier"}
+    assert found["load_16"] == 2 * (key_chunks + 4 * value_chunks)  # two tiles take turns in registers
+    assert found["scalar_load"] == 2  # an entry of the block table for each
+    assert found["matrix"] == 2 * (2 * key_chunks + 8 * value_chunks)
+    assert not found.keys() & {"scratch", "lds", "accumulator", "barrier", "load_narrow", "store", "atomic"}
     text = texts(loop)
     assert all(t.startswith("buffer_load_dwordx4") for t in text if "load_dwordx4" in t)
-    # One 64-bit addition a tile moves the descriptor of keys, one that of values: no lane computes addresses.
-    assert stepped(text) == [["s_add_u32", "s_addc_u32"]] * 2
+    # One 64-bit addition a tile moves the descriptor of keys, one that of values, and one more where tiles
+    # lie at different places of their pages: no lane computes addresses.
+    moves = stepped(text)
+    if params["block_size"] > 64:
+        assert len(moves) == 2 and all(len(move) <= 8 for move in moves)
+        assert all(set(move) == {"s_add_u32", "s_addc_u32"} for move in moves)
+    else:
+        assert moves == [["s_add_u32", "s_addc_u32"] * 2] * 2
     assert not [t for t in text if re.match(r"v_(addc|mad_u64|mad_i64|lshl_add_u64|lshlrev_b64)", t)]
+
+
+AHEAD = [
+    {"head_dim": 64, "loads": 6},
+    {"head_dim": 128, "loads": 8},
+    {"head_dim": 128, "loads": 8, "block_size": 256, "partition_size": 512},
+    {"head_dim": 128, "loads": 8, "partition_size": -1},
+    {"head_dim": 128, "loads": 8, "reuse_kv_times": 32},
+    {"head_dim": 128, "loads": 8, "variant": "sliding"},
+    {"head_dim": 128, "loads": 12, "kv_dtype": "fp8_e4m3"},
+    {"head_dim": 256, "loads": 16},
+]
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("form", AHEAD, ids=lambda form: "_".join(map(str, form.values())))
+def test_loads_of_the_next_tile_are_under_way_while_a_tile_is_multiplied(arch, form):
+    params = {"dtype": "bf16", "block_size": 64, "layout": "bshd", "reuse_kv_times": 4, "partition_size": 0}
+    params |= {key: value for key, value in form.items() if key != "loads"}
+    made = variant(arch, **params)
+    entry = built(made)
+    assert entry.resources["spills"] == entry.resources["scratch_bytes"] == 0
+    taken, tile = turn(entry, made.name), form["loads"]
+    assert taken.census["load_16"] + taken.census.get("load_narrow", 0) == 2 * tile
+    # Where registers hold values of one tile only, those of the next follow once these are multiplied.
+    assert min(taken.matrix_loads) >= (tile if made.lets["values_ahead"] else tile // 2)
+    assert taken.kept == tile and max(taken.loads) <= 2 * tile
+    assert all(0 < wait.left < wait.asked for wait in taken.waits)
+    assert taken.address.keys() == {"scalar"}
+    assert not taken.census.keys() & {"lane", "lds", "scratch", "store", "atomic", "barrier", "accumulator"}
+
+
+def test_a_tile_takes_few_instructions_beside_its_products():
+    params = {"head_dim": 128, "block_size": 64, "layout": "bshd", "reuse_kv_times": 4, "partition_size": 0}
+    made = variant("gfx942", dtype="bf16", **params)
+    found = turn(built(made), made.name).census
+    perms, weights = 16 + 2, 4  # values change places by twos; scores of a lane
+    per_tile = (found["vector"] + found["address"]) / 2
+    assert found["exp2"] == 2 * weights
+    assert per_tile <= perms + 4 * weights + 4  # scale, compare, subtract, round, add
+    assert found["scalar"] / 2 <= 30

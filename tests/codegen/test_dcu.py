@@ -6,8 +6,9 @@ import subprocess
 import pytest
 
 from kgen import paths
+from kgen.inspect.stand_in import assembly
 from kgen.render.emit import render
-from tests.codegen.disassembly import variant
+from tests.codegen.disassembly import only_turn, variant
 
 CLANG = "clang++-19"
 FLAGS = ("--offload-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-Wall", "-Wextra", "-Werror")
@@ -58,3 +59,18 @@ def test_the_form_that_lays_d_out_anew_needs_its_builtin():
     made = variant("gfx938", dtype="f16", head_dim=64, block_size=64, layout="bhsd", reuse_kv_times=8)
     refused = parse(render(made).text, made.target.stand_in)
     assert refused.returncode != 0 and "mmac_f32_16x16x16_f16_lit" in refused.stderr
+
+
+@pytest.mark.parametrize("form", [{}, {"head_dim": 64}, {"head_dim": 256}, {"partition_size": -1}], ids=str)
+@pytest.mark.parametrize("arch", ["gfx936", "gfx938"])
+def test_loads_of_the_next_tile_are_under_way_on_the_stand_in(arch, form):
+    params = {"head_dim": 128, "block_size": 64, "layout": "bshd", "reuse_kv_times": 8, "partition_size": 0}
+    made = variant(arch, dtype="bf16", **{**params, **form})
+    taken = only_turn(made.name, assembly(made))
+    key_chunks, value_chunks = -(-made.params["head_dim"] // 32), -(-made.params["head_dim"] // 128)
+    tile = key_chunks + 4 * value_chunks
+    assert taken.census["load_16"] == 2 * tile
+    assert taken.census["matrix"] == 2 * (2 * key_chunks + 8 * value_chunks)
+    assert taken.kept == tile and min(taken.matrix_loads) >= tile // 2
+    assert all(wait.left > 0 for wait in taken.waits)
+    assert taken.address.keys() == {"scalar"} and "load_narrow" not in taken.census

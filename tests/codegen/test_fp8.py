@@ -54,7 +54,7 @@ def test_nvidia_widens_two_codes_by_an_instruction(kv_dtype, word, block_size, d
 @pytest.mark.parametrize(("kv_dtype", "word"), [("fp8_e4m3", "fp8"), ("fp8_e5m2", "bf8")])
 def test_gfx942_widens_two_codes_by_an_instruction(kv_dtype, word):
     loop = loop_of(decode("gfx942", kv_dtype), "amd")
-    codes = 2 * 32 * 128 // 64
+    codes = 2 * 2 * 32 * 128 // 64  # of two tiles, that take turns in registers
     found = Counter(text.split()[0].removesuffix("_e32") for text in texts(loop))
     widened = sum(count for name, count in found.items() if name.startswith(f"v_cvt_pk_f32_{word}"))
     assert widened == codes // 2
@@ -68,7 +68,7 @@ def test_gfx942_widens_two_codes_by_an_instruction(kv_dtype, word):
 @pytest.mark.parametrize("kv_dtype", ["fp8_e4m3", "fp8_e5m2"])
 def test_gfx90a_widens_by_integer_operations(kv_dtype):
     loop = loop_of(decode("gfx90a", kv_dtype), "amd")
-    codes = 2 * 32 * 128 // 64
+    codes = 2 * 2 * 32 * 128 // 64  # of two tiles
     assert not [text for text in texts(loop) if re.match(r"v_cvt\w*_(fp8|bf8)", text)]
     per_code = len(texts(loop)) / codes
     assert per_code < (10 if kv_dtype == "fp8_e4m3" else 7)

@@ -105,6 +105,12 @@ def test_amd(tmp_path, target):
     assert "lds" not in loop.census and first.census["lds"] >= 2
     assert loop.census["scalar"] >= 1 and loop.census["branch"] == 1
     assert sum(loop.census.values()) == loop.instructions < first.instructions
+    turn = loop.turn
+    assert turn.census["matrix"] == turn.census["load_16"] == 1
+    assert (turn.matrix_loads, turn.kept) == ((0,), 0) and turn.waits[-1].left == 0
+    assert turn.address and turn.cycles == 4 * (len(turn.instructions) - 1) + (
+        16 if target == "gfx942" else 32
+    )
     assert report.occupancy.blocks == 32 and report.occupancy.limited_by == ("waves", "blocks")
 
 
@@ -188,6 +194,58 @@ def test_several_kernels_are_rows(tmp_path, monkeypatch, capsys):
     assert [line.split()[0] for line in lines[1:5]] == ["k", "k_second", "k", "k_second"]
     assert lines[1].split()[2:5] == ["256", "0", "32"] and lines[1].split()[6:8] == ["1", "1"]
     assert "none" in lines[2]
+
+
+def test_a_turn_of_the_loop(tmp_path, monkeypatch, capsys):
+    made, _ = amd(tmp_path)
+    monkeypatch.setenv("KGEN_CACHE_DIR", str(tmp_path / "cache"))
+    libraries = tmp_path / "cache" / "libraries"
+    libraries.mkdir(parents=True)
+    (libraries / "amd.json").write_text(to_json(Library("amd", (made,), ())))
+    assert main(["inspect", "amd"]) == 0
+    out = capsys.readouterr().out
+    assert "\n    loads under way: 0 at products, 0 when it ends; waits leave 0\n" in out
+    assert main(["inspect", "amd", "--loop"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "k: loads under way, address, instruction"
+    (load,) = (line for line in lines if "load_dwordx4" in line)
+    (product,) = (line for line in lines if "v_mfma" in line)
+    assert (load.split()[0], product.split()[0]) == ("1", "0")
+    assert main(["inspect", "amd", "--json"]) == 0
+    turn = json.loads(capsys.readouterr().out)[0]["kernels"][0]["loop"]["turn"]
+    assert turn["loads_at_products"] == [0, 0] and turn["loads_at_the_end"] == 0
+    both = (made, dataclasses.replace(made, name="other"))
+    (libraries / "amd.json").write_text(to_json(Library("amd", both, ())))
+    assert main(["inspect", "amd", "--loop"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].startswith("kernel  turn  matrix  loads  at products  at the end  waits leave")
+    assert [row.split()[0] for row in rows[1:3]] == ["k", "k"] and rows[1].split()[2:4] == ["1", "1"]
+
+
+def test_a_cpu_has_no_turns(tmp_path, monkeypatch, capsys):
+    code = compiled(tmp_path, CPP, ".cpp", ["g++", "-O2", "-mavx2", "-mfma", "-shared", "-fPIC"], "k.so")
+    monkeypatch.setenv("KGEN_CACHE_DIR", str(tmp_path / "cache"))
+    libraries = tmp_path / "cache" / "libraries"
+    libraries.mkdir(parents=True)
+    (libraries / "mine.json").write_text(to_json(Library("mine", (entry("cpu", "cpu_avx2", code),), ())))
+    assert main(["inspect", "k", "--loop"]) == 1
+    assert "K415" in (told := capsys.readouterr().err) and "leave --loop out" in told
+
+
+def test_a_chip_is_looked_at_on_its_stand_in(capsys):
+    if shutil.which("clang++-19") is None:
+        pytest.skip("clang++-19 is not installed")
+    name = "paged_attention_gfx936_bf16_d128_b64_bshd_r4_p0"
+    assert main(["inspect", "dcu", "--stand-in", "--only", name]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{name}: loads under way") and out.count("v_mmac_f32_16x16x16_bf16") == 32
+    assert main(["inspect", "dcu", "--stand-in", "--json", "--only", name]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)
+    assert kernel["loop"]["turn"]["census"]["matrix"] == 32 and kernel["loop"]["turn"]["cycles"] is None
+    assert (
+        main(["inspect", "amd", "--stand-in", "--only", "paged_attention_gfx942_bf16_d64_b16_*_r8_p0"]) == 1
+    )
+    assert "K415" in capsys.readouterr().err
 
 
 def test_of_two_builds_of_a_kernel_the_newer_is_shown(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Loops of hand-made control flow."""
 
 from kgen.inspect.code import Function, Instruction
-from kgen.inspect.loops import find_loops
+from kgen.inspect.loops import find_loops, way_round
 
 
 def code(*lines):
@@ -64,3 +64,23 @@ def test_unreachable_code_and_foreign_targets_are_left_alone():
 def test_three_levels():
     deep = code("a", "b", "c", "x -> 2", "y -> 1", "z -> 0", "end")
     assert shapes(deep) == [(0, [0, 5], 2), (1, [1, 4], 1), (2, [2, 3], 0)]
+
+
+def way(function, header):
+    loop = next(loop for loop in find_loops(function) if loop.header == header)
+    return [i.address for i in way_round(function, loop, lambda text: text.startswith("work"))]
+
+
+def test_the_way_round_passes_all_work_and_nothing_it_can_leave_out():
+    #          0    1             2       3        4              5         6       7          8
+    taken = ("a", "test -> 4", "seldom", "work", "other -> 6", "seldom", "work", "back -> 1", "end")
+    assert way(code(*taken), 1) == [1, 2, 3, 4, 6, 7]
+    assert way(code("a", "test -> 4", "work", "work", "work", "back -> 1", "end"), 1) == [1, 2, 3, 4, 5]
+
+
+def test_of_two_ways_back_that_with_more_work_is_taken():
+    assert way(code("a", "work", "early -> 1", "work", "late -> 1", "end"), 1) == [1, 2, 3, 4]
+
+
+def test_a_loop_that_always_passes_another_has_no_way_round():
+    assert way(code("a", "outer", "inner -> 2", "z -> 1", "end"), 1) == []

@@ -100,3 +100,38 @@ def test_cpu():
 def test_text_of_something_else():
     for read in (parse.amd, parse.nvidia, parse.cpu):
         assert read("not a disassembly\n") == ()
+
+
+ASSEMBLY = """
+\t.text
+\t.amdgcn_target "amdgcn-amd-amdhsa--gfx906"
+first:                                  ; @first
+; %bb.0:
+\ts_load_dwordx2 s[2:3], s[0:1], 0x0   ; loads
+.LBB0_1:                                ; =>This Inner Loop Header: Depth=1
+\t;;#ASMSTART
+\tv_mmac_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], v[0:3]
+\t;;#ASMEND
+\ts_cbranch_scc1 .LBB0_1
+\ts_endpgm
+\t.section\t.rodata,"a",@progbits
+\t.amdhsa_kernel first
+.Lfunc_end0:
+\t.size\tfirst, .Lfunc_end0-first
+second:                                 ; @second
+\ts_endpgm
+.Lfunc_end1:
+"""
+
+
+def test_assembly_of_amd():
+    first, second = parse.amd_assembly(ASSEMBLY)
+    assert (first.name, second.name) == ("first", "second")
+    assert [i.text for i in first.instructions] == [
+        "s_load_dwordx2 s[2:3], s[0:1], 0x0",
+        "v_mmac_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], v[0:3]",
+        "s_cbranch_scc1 .LBB0_1",
+        "s_endpgm",
+    ]
+    assert [i.target for i in first.instructions] == [None, None, 4, None]
+    assert [i.falls for i in first.instructions] == [True, True, True, False]

@@ -359,3 +359,65 @@ KERNEL(reads_a_box_before_it_has_landed) {
   if (t() == 0) it.boxes.bring(it.halves, 0, it.landings, 0, 0, 0, 0);
   it.halves.load(t());  // FAULT
 }
+
+// Every 4-byte word of LDS, stored in a row.
+static kgen::LdsArray<int> filled(const kgen::Lds& lds) {
+  const auto words = lds.array<int>(0, 16384);
+  for (int i = t(); i < 16384; i += 128) words.store(i, i);
+  kgen::block_sync();
+  return words;
+}
+
+KERNEL(reads_every_nth_word) {
+  KGEN_LDS(lds, 65536);
+  const auto words = filled(lds);
+  const int apart = ints(a).load(0);
+  const int got = words.load(t() * apart);
+  if (got != t() * apart) ints(a).store(1, -1);
+}
+
+KERNEL(reads_rows_of_vectors) {
+  KGEN_LDS(lds, 65536);
+  const auto words = filled(lds);
+  const int apart = ints(a).load(0);  // vectors of 4 words
+  words.load<4>(4 * (t() % 16 * apart + t() / 16));
+}
+
+KERNEL(stores_rows_of_vectors) {
+  KGEN_LDS(lds, 65536);
+  const auto words = lds.array<int>(0, 16384);
+  const int apart = ints(a).load(0);
+  words.store(4 * (t() % 16 * apart + t() / 16), Vec<int, 4>{});
+}
+
+KERNEL(reads_pairs_by_some_lanes) {
+  KGEN_LDS(lds, 65536);
+  const auto words = filled(lds);
+  for (int i = 0; i < 3; ++i) {
+    if (t() % 2 == 0) words.load<2>(t() * 16);
+  }
+}
+
+KERNEL(reads_before_its_lds_array) {
+  KGEN_LDS(lds, 65536);
+  const auto words = filled(lds);
+  words.load(t() * 2);
+  words.load(-1);  // FAULT
+}
+
+KERNEL(reads_by_a_uniform_place) {
+  if (ints(a).load_uniform(7) != ints(a).load(7)) ints(a).store(0, -1);
+  ints(a).load_uniform(t() < 70 ? 3 : 4);  // FAULT
+}
+
+KERNEL(limits_a_window) {
+  auto window = ints(a).window(8, 64);
+  window.limit(12);
+  const auto within = window.load<4>(8), past = window.load<4>(window.place(8), 4);
+  if (t() == 0 && kgen::block_x() == 0) {
+    ints(a).store(0, within[3]);
+    ints(a).store(1, past[0]);
+  }
+  window.step(2, 5, 1, 19);
+  window.step(1, int64_t{1} << 40, 0, 0);  // FAULT
+}

@@ -1,24 +1,15 @@
 """A group's KV is read once, however many heads it has: counted by the simulator."""
 
-import ctypes
 import math
 
 import pytest
 import torch
 
 from kgen import ops
+from tests.sim.counters import counter
 
 LENGTHS, BLOCK, DIM, KV_HEADS = [512, 256, 1024], 16, 64, 2
 ARCH = "sim:gfx942"
-
-
-def bytes_read(name: str) -> int:
-    """What the last call of the variant read."""
-    dispatcher = ops.dispatcher()
-    kernels = {k.entry.name: k for k in dispatcher.registry.kernels("paged_attention", {})}
-    library = dispatcher.registry.load(kernels[name]).library
-    library.kgen_sim_counter.restype = ctypes.c_int64
-    return library.kgen_sim_counter(b"bytes_read")
 
 
 @pytest.mark.parametrize(
@@ -52,5 +43,6 @@ def test_kv_is_read_once_for_every_pass_over_a_group(group, reuse, partition_siz
     queries = sum(parts) * KV_HEADS * group * DIM * 2 * waves  # every wave has its own copy
     tables = passes * sum(pages) * KV_HEADS * 4
     partial = sum(p for p in parts if p > 1) * group * KV_HEADS * (DIM + 2) * 4
-    read = bytes_read(f"paged_attention_sim_gfx942_f16_d64_b16_bshd_r{reuse}_p{partition_size}")
+    name = f"paged_attention_sim_gfx942_f16_d64_b16_bshd_r{reuse}_p{partition_size}"
+    read = counter("paged_attention", name, "bytes_read")
     assert kv + queries + tables <= read <= 1.02 * (kv + queries + tables) + 1.1 * partial

@@ -7,17 +7,17 @@ import torch
 
 from kgen import api, ops, paths
 from kgen.diagnostics import KgenError
-from kgen.dispatch.gpu import WINDOW
+from kgen.dispatch.gpu import APART, WINDOW
 from kgen.render.emit import render
 from kgen.variants.matrix import make_variant
 
 ARCH = "sim:gfx942"
 
 
-def attend(k, v):
+def attend(k, v, tokens=20):
     q = torch.ones(1, 1, 64, dtype=torch.float16)
-    table, lengths = torch.tensor([[0, 1]], dtype=torch.int32), torch.tensor([20], dtype=torch.int32)
-    return ops.paged_attention(q, k, v, table, lengths, max_seq_len=20, arch=ARCH)
+    table, lengths = torch.tensor([[0, 1]], dtype=torch.int32), torch.tensor([tokens], dtype=torch.int32)
+    return ops.paged_attention(q, k, v, table, lengths, max_seq_len=tokens, arch=ARCH)
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,22 @@ def test_a_page_may_span_a_window_and_no_more(memory):
     for k, v, name in ((beyond, near, "k_cache"), (near, beyond, "v_cache")):
         with pytest.raises(KgenError, match=f"one page of a head of {name} spans 26843"):
             attend(k, v)
+
+
+def test_pages_lie_so_far_apart_and_no_more():
+    near = torch.full((2, 16, 1, 64), 0.5, dtype=torch.float16)
+    try:
+        room = torch.empty(APART + 2048, dtype=torch.float16)
+    except RuntimeError:
+        pytest.skip("not enough address space")
+    far = room.as_strided((2, 16, 1, 64), (APART - 8, 64, 64, 1))
+    far.fill_(0.5)
+    assert torch.equal(attend(far, near), attend(near, near))
+    beyond = room.as_strided((2, 16, 1, 64), (APART, 64, 64, 1))
+    with pytest.raises(KgenError, match=f"pages of v_cache lie {APART} elements apart"):
+        attend(near, beyond)
+    one = room.as_strided((1, 16, 1, 64), (APART, 64, 64, 1))
+    attend(one, near[:1], tokens=9)  # nothing lies apart
 
 
 def test_the_limit_is_that_of_the_dialect():

@@ -117,6 +117,12 @@ KGEN_DEVICE void block_sync(Where = here()) { __syncthreads(); }
 KGEN_DEVICE void wave_sync(Where = here()) { __syncwarp(); }
 
 // The addition orders by itself, and for all threads that have met with the one that adds.
+// nvcc has no word for it.
+KGEN_DEVICE void keep_order() {}
+KGEN_DEVICE void keep_order(int&) {}
+template <typename T, int N>
+KGEN_DEVICE void keep_order(Vec<T, N>&) {}
+
 KGEN_DEVICE void device_release(Where = here()) {}
 KGEN_DEVICE void device_acquire(Where = here()) {}
 
@@ -162,6 +168,7 @@ class Global {
     return bits::cast<Vec<T, N>>(moved);
   }
   KGEN_DEVICE T load(int64_t at, Where = here()) const { return base_[at]; }
+  KGEN_DEVICE T load_uniform(int64_t at, Where = here()) const { return base_[at]; }
   KGEN_DEVICE void prefetch(int64_t at, Where = here()) const {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(base_ + at));
   }
@@ -206,6 +213,12 @@ class Window {
 
   // Moves by `delta` elements, to element `at` of the memory: the simulator looks whether it is.
   KGEN_DEVICE void step(int64_t delta, int64_t /*at*/, Where = here()) { base_ += delta; }
+  KGEN_DEVICE void step(int pages, int64_t apart, int more, int64_t /*at*/, Where = here()) {
+    base_ += pages * apart + more;
+  }
+
+  // From here on `span` elements count.
+  KGEN_DEVICE void limit(int span, Where = here()) { span_ = span; }
 
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {
@@ -213,6 +226,12 @@ class Window {
     word words = {};
     if (at < span_) words = *reinterpret_cast<const word*>(base_ + at);
     return bits::cast<Vec<T, N>>(words);
+  }
+
+  KGEN_DEVICE static int place(int at) { return at; }
+  template <int N>
+  KGEN_DEVICE Vec<T, N> load(int place, int more, Where = here()) const {
+    return load<N>(place + more);
   }
 
  private:

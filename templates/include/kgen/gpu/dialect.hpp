@@ -8,8 +8,12 @@
 //   KGEN_LDS(lds, bytes)                           the block's one shared array; carved by lds.array<T>()
 //
 //   Global<T>(pointer, elements)                   memory of the call: load, load<N>, store, store<N>;
-//                                                  prefetch(at), a hint that the line of `at` will be read
-//   Window<T> from global.window(at, span)         a part of it, at one place for the wave: step, load<N>
+//                                                  prefetch(at), a hint that the line of `at` will be read;
+//                                                  load_uniform(at), where all lanes of the wave take part
+//                                                  with one `at`, of what no kernel of the call writes
+//   Window<T> from global.window(at, span)         a part of it, at one place for the wave: step, load<N>,
+//                                                  step over pages, limit(span);
+//                                                  load<N>(place, more): so far behind place(at)
 //   kOutside                                       an offset at which no window reads: zeros
 //   LdsArray<T>                                    a part of the shared array: the same four
 //   Rows<T>, Stage<T, Count>, Array<T>             see stage.hpp
@@ -25,6 +29,8 @@
 //   wave_id()                                      all lanes of the wave take part
 //   block_sync()                                   barrier of the block; orders LDS
 //   wave_sync()                                    orders LDS among the lanes of a wave
+//   keep_order() keep_order(value)                 compilers move no instruction past it; and compute nothing
+//                                                  of an int or a vector before it
 //   shuffle(x, lane) shuffle_xor<Mask>(x) ballot(p) uniform(i)          all lanes of the wave take part
 //   bits_set(b)                                    how many, of what a ballot gave
 //   max(a, b) multiply_add(a, b, c)                a * b + c rounded once

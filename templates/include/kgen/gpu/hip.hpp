@@ -4,14 +4,20 @@
 #define KGEN_DEVICE __attribute__((device, always_inline)) inline
 #define KGEN_UNROLL _Pragma("unroll")
 #define KGEN_NO_UNROLL _Pragma("unroll 1")
+#if defined(KGEN_STAND_IN)  // whose registers hold one wave of so many
+#define KGEN_WAVES(threads, blocks) 1
+#else
+#define KGEN_WAVES(threads, blocks) (((blocks) * (threads) + 255) / 256)
+#endif
 #define KGEN_KERNEL(threads, blocks)                                                                      \
   extern "C" __attribute__((global, visibility("default"), amdgpu_flat_work_group_size(threads, threads), \
-                            amdgpu_waves_per_eu(((blocks) * (threads) + 255) / 256)))
+                            amdgpu_waves_per_eu(KGEN_WAVES(threads, blocks))))
 #define KGEN_LDS(name, size)                                               \
   __attribute__((shared, aligned(16))) unsigned char name##_storage[size]; \
   const kgen::Lds name { (kgen::lds_byte*)name##_storage }
 #define KGEN_GLOBAL_MEMORY __attribute__((address_space(1)))
 #define KGEN_LOCAL_MEMORY __attribute__((address_space(3)))
+#define KGEN_CONSTANT_MEMORY __attribute__((address_space(4)))
 
 #include "kgen/gpu/types.hpp"
 
@@ -116,6 +122,21 @@ KGEN_DEVICE void wave_sync(Where = here()) {
   __builtin_amdgcn_wave_barrier();
 }
 
+// Compilers move loads behind what there is to compute, where that takes fewer registers.
+KGEN_DEVICE void keep_order() {
+#if __has_builtin(__builtin_amdgcn_sched_barrier)
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
+KGEN_DEVICE void keep_order(int& value) { asm volatile("" : "+v"(value)); }
+template <typename T, int N>
+KGEN_DEVICE void keep_order(Vec<T, N>& value) {
+  auto words = bits::cast<typename bits::Word<sizeof(T) * N>::type>(value);
+  asm volatile("" : "+v"(words));
+  value = bits::cast<Vec<T, N>>(words);
+}
+
 KGEN_DEVICE void device_release(Where = here()) { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
 KGEN_DEVICE void device_acquire(Where = here()) { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
 
@@ -181,6 +202,9 @@ class Global {
     return bits::cast<Vec<T, N>>(*word<N>(at));
   }
   KGEN_DEVICE T load(int64_t at, Where where = here()) const { return load<1>(at, where)[0]; }
+  KGEN_DEVICE T load_uniform(int64_t at, Where = here()) const {
+    return ((KGEN_CONSTANT_MEMORY const T*)base_)[at];
+  }
 
   template <int N>
   KGEN_DEVICE void store(int64_t at, const Vec<T, N>& value, Where = here()) const {
@@ -224,9 +248,26 @@ class Window {
     base_ += delta * static_cast<int64_t>(sizeof(T));
   }
 
+  // Moves by `pages` times `apart` elements and `more`. One is less than 2^30 from the next: a page takes two
+  // multiplications of 32 bits and an addition of 64.
+  KGEN_DEVICE void step(int pages, int64_t apart, int more, int64_t /*at*/, Where = here()) {
+    const int bytes = static_cast<int>(apart) * static_cast<int>(sizeof(T));
+    base_ += static_cast<int64_t>(pages) * bytes + more * static_cast<int>(sizeof(T));
+  }
+
+  // From here on `span` elements count.
+  KGEN_DEVICE void limit(int span, Where = here()) { bytes_ = span * static_cast<int>(sizeof(T)); }
+
   template <int N>
   KGEN_DEVICE Vec<T, N> load(int at, Where = here()) const {
-    const int from = at * static_cast<int>(sizeof(T));
+    return load<N>(place(at), 0);
+  }
+
+  // `more` elements behind a place of a lane: where that is a constant, the instruction adds it.
+  KGEN_DEVICE static int place(int at) { return at * static_cast<int>(sizeof(T)); }
+  template <int N>
+  KGEN_DEVICE Vec<T, N> load(int place, int more, Where = here()) const {
+    const int from = place + more * static_cast<int>(sizeof(T));
     return bits::cast<Vec<T, N>>(bits::load_words<sizeof(T) * N>(base_, bytes_, from));
   }
 

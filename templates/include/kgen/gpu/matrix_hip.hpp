@@ -2,8 +2,8 @@
 // take it, and the chip faults.
 //
 // Compilers for a DCU know MMAC by one of two builtins, or by neither; then the instruction is written
-// out. KGEN_MMAC_ASM asks for that. Under KGEN_SYNTAX_ONLY, for compilers that know no DCU, the
-// product is a function without a body.
+// out. KGEN_MMAC_ASM asks for that. For compilers that know no DCU, the product is a function without a body
+// under KGEN_SYNTAX_ONLY, and text that is never assembled under KGEN_STAND_IN.
 #pragma once
 
 namespace kgen {
@@ -41,6 +41,16 @@ KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_bf16, bf16, short4, d = some_product(x, y
 KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_f16_lit, f16, half4, d = some_product(x, y, d))
 KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_bf16_lit, bf16, short4, d = some_product(x, y, d))
 
+#elif defined(KGEN_STAND_IN)
+
+#define KGEN_STAND_IN_MMAC(name, T, In, text) \
+  KGEN_MATRIX_16X16X16(name, T, In, asm(text " %0, %1, %2, %0" : "+v"(d) : "v"(x), "v"(y)))
+KGEN_STAND_IN_MMAC(mmac_f32_16x16x16_f16, f16, half4, "v_mmac_f32_16x16x16_f16")
+KGEN_STAND_IN_MMAC(mmac_f32_16x16x16_bf16, bf16, short4, "v_mmac_f32_16x16x16_bf16")
+KGEN_STAND_IN_MMAC(mmac_f32_16x16x16_f16_lit, f16, half4, "v_mmac_f32_16x16x16_f16_lit")
+KGEN_STAND_IN_MMAC(mmac_f32_16x16x16_bf16_lit, bf16, short4, "v_mmac_f32_16x16x16_bf16_lit")
+#undef KGEN_STAND_IN_MMAC
+
 #elif !defined(KGEN_MMAC_ASM) && __has_builtin(__builtin_hcu_mmac_f32_16x16x16_f16)
 
 KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_f16, f16, half4, d = __builtin_hcu_mmac_f32_16x16x16_f16(x, y, d))
@@ -63,7 +73,7 @@ KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_bf16, bf16, short4,
 
 // The forms of gfx938 that choose how D lies have no spelling but the builtin: where a compiler lacks it,
 // a source that asks for one does not compile. KGEN_MMAC_LIT says that it is there all the same.
-#if !defined(KGEN_MFMA) && !defined(KGEN_SYNTAX_ONLY) && \
+#if !defined(KGEN_MFMA) && !defined(KGEN_SYNTAX_ONLY) && !defined(KGEN_STAND_IN) && \
     (defined(KGEN_MMAC_LIT) || __has_builtin(__builtin_hcu_mmac_f32_16x16x16_f16_lit_lts))
 
 KGEN_MATRIX_16X16X16(mmac_f32_16x16x16_f16_lit, f16, half4,

@@ -79,6 +79,18 @@ KGEN_DEVICE bf16 from_float<bf16>(float value);  // by the back end, as that of 
 template <>
 KGEN_DEVICE f16 from_float<f16>(float value);
 
+// Of a number. A NaN must make itself felt elsewhere: of some of them other values come out.
+template <typename T>
+KGEN_DEVICE T from_number(float value) {
+  return from_float<T>(value);
+}
+#if !defined(__CUDACC__)
+template <>
+KGEN_DEVICE bf16 from_number<bf16>(float value) {
+  return {static_cast<uint16_t>((bits::cast<uint32_t>(value) + 0x8000u) >> 16)};  // half away from zero
+}
+#endif
+
 // Two at once, where the chip has an instruction for that.
 template <typename T>
 KGEN_DEVICE Vec<T, 2> from_floats(float a, float b) {

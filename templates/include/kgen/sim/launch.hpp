@@ -56,6 +56,7 @@ int run(const int64_t* words, int64_t abi, int64_t abi_error, int64_t fault_erro
   fault.message.chars[0] = 0;
   machine().blocks_run = 0;
   traffic().reset();
+  banks().reset();
   reported = error;
   kernels(args);
   machine().release();
@@ -81,6 +82,7 @@ KGEN_EXPORT inline int64_t kgen_sim_counter(const char* name) {
   if (strcmp(name, "bytes_read") == 0) return kgen::sim::traffic().bytes_read;
   if (strcmp(name, "bytes_written") == 0) return kgen::sim::traffic().bytes_written;
   if (strcmp(name, "blocks") == 0) return kgen::sim::machine().blocks_run;
+  if (strcmp(name, "lds_conflicts") == 0) return kgen::sim::banks().conflicts();
   if (strcmp(name, "lds_bytes") == 0) return kgen::sim::the_lds.most;
   return -1;
 }

@@ -1,6 +1,7 @@
 // The shared array of a block, with a shadow that knows who touched each byte, and when.
 #pragma once
 
+#include "kgen/sim/banks.hpp"
 #include "kgen/sim/reading.hpp"
 
 namespace kgen::sim {
@@ -140,6 +141,13 @@ class LdsArray {
 
   template <int N>
   Vec<T, N> load(int at, Where where = here()) const {
+    const Vec<T, N> value = load_apart<N>(at, where);
+    banks().touch(byte(at), sizeof(T) * N, false, where);
+    return value;
+  }
+  // One that the banks are not asked for.
+  template <int N>
+  Vec<T, N> load_apart(int at, Where where) const {
     const int byte = checked<N>(at, "read", where);
     the_lds.shadow.read(byte, sizeof(T) * N, where);
     Vec<T, N> value;
@@ -151,6 +159,7 @@ class LdsArray {
   template <int N>
   void store(int at, const Vec<T, N>& value, Where where = here()) const {
     const int byte = checked<N>(at, "write", where);
+    banks().touch(byte, sizeof(T) * N, true, where);
     the_lds.shadow.write(byte, sizeof(T) * N, where);
     memcpy(the_lds.bytes.begin() + byte, &value, sizeof(T) * N);
   }

@@ -15,6 +15,7 @@
 #include "kgen/sim/half.hpp"
 #include "kgen/sim/lds.hpp"
 #include "kgen/sim/machine.hpp"
+#include "kgen/sim/meeting.hpp"
 #include "kgen/sim/traffic.hpp"
 
 namespace kgen {
@@ -59,34 +60,14 @@ inline void wave_sync(Where where = here()) {
   sim::machine().share_in_wave();
 }
 
+inline void keep_order() {}
+inline void keep_order(int&) {}
+template <typename T, int N>
+void keep_order(Vec<T, N>&) {}
+
 // Blocks run one after another here: what one wrote is there for the next.
 inline void device_release(Where = here()) {}
 inline void device_acquire(Where = here()) {}
-
-namespace sim {
-
-// Shows `mine` to the wave, waits until every lane has shown its own, and can then read any of them.
-template <typename T>
-class Meeting {
- public:
-  Meeting(const T& mine, const char* word, Where where)
-      : shown_(machine().wave().shown[machine().wave().syncs & 1]) {
-    static_assert(sizeof(T) <= kShownBytes, "a lane shows at most 64 bytes at a time");
-    memcpy(shown_[machine().lane()], &mine, sizeof(T));
-    machine().wait(State::kAtWave, word, where);
-  }
-
-  T of(int lane) const {
-    T value;
-    memcpy(&value, shown_[lane], sizeof(T));
-    return value;
-  }
-
- private:
-  unsigned char (*shown_)[kShownBytes];
-};
-
-}  // namespace sim
 
 template <typename T>
 T shuffle(T x, int lane, Where where = here()) {
@@ -130,9 +111,11 @@ Vec<T, 2> turn(const Vec<T, 2>& pair, Where where = here()) {
 template <typename T>
 Vec<T, 8> read_tiles(const LdsArray<T>& from, int at, Where where = here()) {
   const sim::Meeting<int> places(at, "read_tiles", where);
+  sim::banks().touch(from.byte(at), 16, false, where);
   Vec<T, 8> got;
   for (int i = 0; i < 8; ++i) {
-    got[i] = from.load(places.of(i / 2 * 8 + lane_id() / 4) + lane_id() % 4 * 2 + i % 2, where);
+    got[i] = from.template load_apart<1>(places.of(i / 2 * 8 + lane_id() / 4) + lane_id() % 4 * 2 + i % 2,
+                                         where)[0];
   }
   return got;
 }
@@ -140,9 +123,11 @@ Vec<T, 8> read_tiles(const LdsArray<T>& from, int at, Where where = here()) {
 template <typename T>
 Vec<T, 8> read_tiles_transposed(const LdsArray<T>& from, int at, Where where = here()) {
   const sim::Meeting<int> places(at, "read_tiles_transposed", where);
+  sim::banks().touch(from.byte(at), 16, false, where);
   Vec<T, 8> got;
   for (int i = 0; i < 8; ++i) {
-    got[i] = from.load(places.of(i / 2 * 8 + lane_id() % 4 * 2 + i % 2) + lane_id() / 4, where);
+    got[i] = from.template load_apart<1>(places.of(i / 2 * 8 + lane_id() % 4 * 2 + i % 2) + lane_id() / 4,
+                                         where)[0];
   }
   return got;
 }

@@ -1,7 +1,7 @@
 // Global memory as the simulator sees it: bounds, bytes moved, and a log that can take all writes back.
 #pragma once
 
-#include "kgen/sim/machine.hpp"
+#include "kgen/sim/meeting.hpp"
 
 namespace kgen::sim {
 
@@ -93,6 +93,12 @@ class Global {
     return value;
   }
   T load(int64_t at, Where where = here()) const { return load<1>(at, where)[0]; }
+  T load_uniform(int64_t at, Where where = here()) const {
+    const int64_t first = Meeting<int64_t>(at, "load_uniform", where).of(0);
+    if (first == at) return load(at, where);
+    machine().stop(where, "load_uniform: lane 0 reads element %lld, this lane %lld",
+                   static_cast<long long>(first), static_cast<long long>(at));
+  }
   void prefetch(int64_t at, Where where = here()) const { checked<1>(at, "prefetch", where); }
 
   template <int N>
@@ -151,10 +157,32 @@ class Window {
                    static_cast<long long>(delta), static_cast<long long>(at_), static_cast<long long>(at));
   }
 
+  // Moves by `pages` times `apart` elements, which a chip multiplies with 32 bits, and `more`.
+  void step(int pages, int64_t apart, int more, int64_t at, Where where = here()) {
+    constexpr int64_t kMost = 0x7fffffff / sizeof(T);
+    if (pages != 0 && (apart < 0 || apart > kMost)) {
+      machine().stop(where, "a window steps by pages that are %lld elements apart",
+                     static_cast<long long>(apart));
+    }
+    step(pages * apart + more, at, where);
+  }
+
+  // From here on `span` elements count.
+  void limit(int span, Where where = here()) {
+    if (span < 0) machine().stop(where, "a window limited to %d elements", span);
+    span_ = span;
+  }
+
   template <int N>
   Vec<T, N> load(int at, Where where = here()) const {
     if (at < 0) machine().stop(where, "a window was read at %d", at);
     return at < span_ ? memory_.template load<N>(at_ + at, where) : Vec<T, N>{};
+  }
+
+  static int place(int at) { return at; }
+  template <int N>
+  Vec<T, N> load(int place, int more, Where where = here()) const {
+    return load<N>(place + more, where);
   }
 
  private:
