@@ -65,10 +65,9 @@ class Line {
     const Scan found = scan(own);
     before_ = found.before;
     length_ = uniform(found.all);
-    // All rows are alike if those of each lane make as many times the first.
     first_ = uniform(shuffle(kept_[0], 0));
     const int held = first >= seqs_ ? 0 : seqs_ - first < each_ ? seqs_ - first : each_;
-    bool alike = own == held * first_;
+    bool alike = true;  // the rows of this lane to the very first
     KGEN_UNROLL
     for (int i = 0; i < kKept; ++i) alike = alike && (i >= held || kept_[i] == first_);
     alike_ = each_ <= kKept && ballot(!alike) == 0;
