@@ -8,8 +8,8 @@
 // row: those move to the end. A row that is cut has pieces, numbered in their order, of workers that follow
 // each other.
 //
-// Rows of one length are not cut at all where whole rows make equal shares and these are enough to keep memory
-// busy, and else all at the same places.
+// Rows of one length are not cut at all where whole rows make equal shares and these are enough to keep
+// memory busy, and else all at the same places.
 //
 // Everything follows from the lengths alone, so that each worker finds its own share. Lanes of a wave do it
 // together and end with the same.
@@ -162,8 +162,8 @@ class Shares {
   }
 
  private:
-  // Rows that are alike: some whole ones to a share or, where that were too few shares, each row cut alike. Not where
-  // a last share with fewer rows would leave the others more than 1 in 32 above their part.
+  // Rows that are alike: some whole ones to a share or, where that were too few shares, each row cut alike.
+  // Not where a last share with fewer rows would leave the others more than 1 in 32 above their part.
   KGEN_DEVICE void share_alike(int rows, int row, int enough) {
     if (rows < enough) {
       const int cuts = workers_ / rows;
@@ -202,7 +202,8 @@ class Shares {
     return tile < Least ? 0 : tile > tiles - Least ? tiles : tile;
   }
 
-  // Cuts repeat after `period_` places, in which are `in_period_` shares, the first `larger_` of them of share_ + 1.
+  // Cuts repeat after `period_` places, in which are `in_period_` shares, the first `larger_` of them of
+  // share_ + 1.
   int length_, workers_, period_, in_period_, share_, larger_;
 };
 
