@@ -51,7 +51,7 @@ def test_the_inner_loop_multiplies_by_matrix_without_local_memory(dtype, head_di
 @pytest.mark.parametrize("reuse", [64, 128])
 @pytest.mark.parametrize("partition_size", [0, 512, -1])
 def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
-    """Scores of a tile and values of the one before, none of them read by a lane; spilled is at most what a share is."""
+    """Scores of a tile and values of the one before, which no lane reads; little is spilled."""
     made = decode("sm_90", "bf16", 128, "bshd", reuse, partition_size)
     entry = built(made)
     assert entry.resources["spills"] <= made.lets["allow_spill"] == (16 if partition_size == -1 else 0)
@@ -68,7 +68,7 @@ def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
 @pytest.mark.parametrize(("head_dim", "reuse"), [(64, 4), (128, 16), (256, 8)])
 @pytest.mark.parametrize("partition_size", [0, -1])
 def test_turned_teams_multiply_keys_by_rows(head_dim, reuse, partition_size):
-    """64 keys or dims an instruction, as few rows as there are; values by columns; the weights of a tile by LDS."""
+    """64 keys or dims an instruction, as few rows as there are; values by columns; weights by LDS."""
     made = decode("sm_90", "bf16", head_dim, "bshd", reuse, partition_size)
     entry = built(made)
     assert entry.resources["spills"] == 0 and entry.resources["registers"] <= made.lets["registers"]
@@ -80,7 +80,7 @@ def test_turned_teams_multiply_keys_by_rows(head_dim, reuse, partition_size):
     values = parts * made.lets["tile_keys"] // 16
     assert len([text for text in products if "tnspA" in text]) == values
     assert len(products) == values + blocks * head_dim // 16
-    # Where no score outgrows what its row is relative to, a tile costs a lane so many turns, stores and weights.
+    # Where no score outgrows what its row is relative to, a tile costs a lane so many turns and stores.
     weights = blocks * max(reuse, 8) // 2
     assert len([text for text in found if "MOVM" in text]) == 2 * weights // 2
     assert not [text for text in found if "LDSM" in text or "LDL" in text or "STL" in text]

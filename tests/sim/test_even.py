@@ -107,13 +107,16 @@ def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, 
         assert torch.equal(out, again) and torch.equal(lse, lse_again)
 
 
-def test_faults_of_a_row_stay_with_it_where_others_follow_in_the_same_share():
-    batch = Batch([300, 40, 500], heads=70, kv_heads=1, dtype=torch.bfloat16)
-    call = Call(batch, "sim:sm_90", 128)
+@pytest.mark.parametrize(("heads", "reuse"), [(70, 128), (12, 16)])
+@pytest.mark.parametrize("page", [0, 1, 2])
+def test_faults_of_a_row_stay_with_it_where_others_follow_in_the_same_share(heads, reuse, page):
+    """Whichever wave was to bring the page."""
+    batch = Batch([300, 40, 500], heads=heads, kv_heads=1, dtype=torch.bfloat16)
+    call = Call(batch, "sim:sm_90", reuse)
     want = call.run(1)
     call.library().kgen_sim_keep_writes(1)
     try:
-        batch.block_table[1, 2] = -1
+        batch.block_table[1, page] = -1
         with pytest.raises(KgenError, match="block id -1"):
             call.run(1)
     finally:

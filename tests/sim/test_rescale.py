@@ -42,3 +42,17 @@ def test_scores_that_rise_or_fall_along_a_row(arch, dtype, reuse, step):
         want, want_lse = batch.expected(1.0)
         close(out, want, TOLERANCE[dtype])
         close(lse, want_lse, 1e-4)
+
+
+@pytest.mark.parametrize("reuse", [4, 16, 64])
+def test_small_weights_of_f16_keep_their_digits(reuse):
+    """Next to a key that is all there is to see, weights that f16 itself would round to a tenth or more."""
+    batch = Batch([LENGTH, 70], heads=reuse, kv_heads=1, dtype=torch.float16)
+    scores = torch.full((LENGTH,), math.log2(1.4) - 24, dtype=torch.float64)
+    scores[0] = 0.0
+    climb(batch, scores)
+    batch.v[~batch.v.isnan()] = 3e4
+    batch.v[batch.block_table[:, 0].long(), 0] = 0.0
+    for partition in (0, 256, -1):
+        out = batch.run(arch="sim:sm_90", partition_size=partition, reuse_kv_times=reuse, softmax_scale=1.0)
+        close(out, batch.expected(1.0)[0], 1e-2)

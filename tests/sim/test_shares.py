@@ -27,6 +27,8 @@ def batches():
     yield [16] * 257, 66, 4, 33
     yield [128] * 16, 33, 4, 16
     yield [128] * 15, 33, 4, 16
+    yield [128] * 15, 33, 4, 30  # just enough in halves
+    yield [5] * 4 + [6, 4] * 62, 33, 4, 16  # alike only in sum
     yield [37] * 35, 33, 4, 16
     yield [37] * 34, 33, 4, 33
     yield [7] * 600, 66, 4, 1

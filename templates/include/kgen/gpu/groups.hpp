@@ -12,9 +12,9 @@
 //   products_begin(kept...)            what has been put into these registers is there for products: sums or
 //                                      arrays of them, and operands, which are Vec<T, 8> or arrays of them
 //   multiply(sums, a, b, more)         sums = A B, and the sums before where there are `more`, of f16 or
-//                                      bf16. A is rows, or columns_at, which are its rows, or of each thread a
-//                                      Vec<T, 8>: those 8 of the 16 x 16 elements of its wave that it had of
-//                                      sums. B is N rows, which are its columns, or columns_at
+//                                      bf16. A is rows, or columns_at, which are its rows, or of each thread
+//                                      a Vec<T, 8>: those 8 of the 16 x 16 elements of its wave that it had
+//                                      of sums. B is N rows, which are its columns, or columns_at
 //   products_commit()                  what was asked for since the last is a batch
 //   products_wait<Left>(kept...)       until only the last Left batches are under way; these registers, of
 //                                      the others, are the lanes' own again

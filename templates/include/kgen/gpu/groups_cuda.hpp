@@ -130,8 +130,8 @@ KGEN_DEVICE void before_waiting(float value) {
 #define KGEN_INPUT(i) "%" #i
 // D = A B (+ D), of A from shared memory and from registers: count is that of a thread's sums, and the
 // operands behind these have the numbers i0 and following.
-#define KGEN_GROUP_PRODUCT(columns, count, T, type, i0, i1, i2, i3, i4, i5, i6)                         \
-  template <int OfA, typename B>                                                                                 \
+#define KGEN_GROUP_PRODUCT(columns, count, T, type, i0, i1, i2, i3, i4, i5, i6)                             \
+  template <int OfA, typename B>                                                                            \
   KGEN_DEVICE void multiply(GroupSums<columns>& sums, const LdsOperand<T, OfA>& a, const B& b, bool more) { \
     asm volatile(                                                                                    \
         "{\n.reg .pred more;\nsetp.ne.b32 more, " KGEN_INPUT(i2)                                      \
@@ -140,11 +140,11 @@ KGEN_DEVICE void before_waiting(float value) {
         "}, " KGEN_INPUT(i0) ", " KGEN_INPUT(i1) ", more, 1, 1, " KGEN_INPUT(i3) ", " KGEN_INPUT(i4) ";\n}" \
         : KGEN_SUMS_##count(0)                                                                       \
         : "l"(a.words), "l"(b.words), "r"(static_cast<int>(more)), "n"(OfA), "n"(B::kColumns)                  \
-        : "memory");  \
-  }                                                                                                     \
-  template <typename B>                                                                                 \
-  KGEN_DEVICE void multiply(GroupSums<columns>& sums, const Vec<T, 8>& a, const B& b, bool more) {      \
-    const uint4 words = bits::cast<uint4>(a);                                                           \
+        : "memory");      \
+  }                                                                                                         \
+  template <typename B>                                                                                     \
+  KGEN_DEVICE void multiply(GroupSums<columns>& sums, const Vec<T, 8>& a, const B& b, bool more) {          \
+    const uint4 words = bits::cast<uint4>(a);                                                               \
     asm volatile(                                                                                    \
         "{\n.reg .pred more;\nsetp.ne.b32 more, " KGEN_INPUT(i5)                                      \
         ", 0;\n"                                                                                     \
@@ -154,7 +154,7 @@ KGEN_DEVICE void before_waiting(float value) {
         : KGEN_SUMS_##count(0)                                                                       \
         : "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w), "l"(b.words),                      \
           "r"(static_cast<int>(more)), "n"(B::kColumns)                                              \
-        : "memory");  \
+        : "memory");      \
   }
 #define KGEN_GROUP_PRODUCTS(columns, count, ...)              \
   KGEN_GROUP_PRODUCT(columns, count, f16, "f16", __VA_ARGS__) \

@@ -8,8 +8,8 @@
 // row: those move to the end. A row that is cut has pieces, numbered in their order, of workers that follow
 // each other.
 //
-// Rows of one length are not cut at all where whole rows make equal shares and these are enough to keep memory
-// busy, and else all at the same places.
+// Rows of one length are not cut at all where whole rows make equal shares and these are enough to keep
+// memory busy, and else all at the same places.
 //
 // Everything follows from the lengths alone, so that each worker finds its own share. Lanes of a wave do it
 // together and end with the same.
@@ -65,10 +65,9 @@ class Line {
     const Scan found = scan(own);
     before_ = found.before;
     length_ = uniform(found.all);
-    // All rows are alike if those of each lane make as many times the first.
     first_ = uniform(shuffle(kept_[0], 0));
     const int held = first >= seqs_ ? 0 : seqs_ - first < each_ ? seqs_ - first : each_;
-    bool alike = own == held * first_;
+    bool alike = true;  // the rows of this lane to the very first
     KGEN_UNROLL
     for (int i = 0; i < kKept; ++i) alike = alike && (i >= held || kept_[i] == first_);
     alike_ = each_ <= kKept && ballot(!alike) == 0;
@@ -163,8 +162,8 @@ class Shares {
   }
 
  private:
-  // Rows that are alike: some whole ones to a share or, where that were too few shares, each row cut alike. Not where
-  // a last share with fewer rows would leave the others more than 1 in 32 above their part.
+  // Rows that are alike: some whole ones to a share or, where that were too few shares, each row cut alike.
+  // Not where a last share with fewer rows would leave the others more than 1 in 32 above their part.
   KGEN_DEVICE void share_alike(int rows, int row, int enough) {
     if (rows < enough) {
       const int cuts = workers_ / rows;
@@ -203,7 +202,8 @@ class Shares {
     return tile < Least ? 0 : tile > tiles - Least ? tiles : tile;
   }
 
-  // Cuts repeat after `period_` places, in which are `in_period_` shares, the first `larger_` of them of share_ + 1.
+  // Cuts repeat after `period_` places, in which are `in_period_` shares, the first `larger_` of them of
+  // share_ + 1.
   int length_, workers_, period_, in_period_, share_, larger_;
 };
 
