@@ -1,9 +1,12 @@
 """Expressions followed along their scalars: the intervals are right everywhere, and as wide as can be."""
 
+import contextlib
 import random
 
 import pytest
 
+from kgen.dispatch.intervals import Intervals, Tracked
+from kgen.dispatch.paths import Path
 from kgen.dispatch.tracking import Tracker
 from kgen.semantics import INT_MAX, INT_MIN, EvaluationError, evaluate
 
@@ -96,15 +99,18 @@ def condition(draw, part):
     )
 
 
+def drawn(draw, count):
+    """So many expressions, of those that have a value: (code, scalars, value)."""
+    for _ in range(count):
+        code, here = expression(draw, 4), {"s": draw.randint(-40, 40), "t": draw.randint(-5, 5)}
+        with contextlib.suppress(EvaluationError):
+            yield code, here, evaluate(code, {"n": 12, **here})
+
+
 def test_an_expression_has_its_value_all_over_the_intervals():
     draw = random.Random(5)
     followed = wide = 0
-    for _ in range(4000):
-        code, here = expression(draw, 4), {"s": draw.randint(-40, 40), "t": draw.randint(-5, 5)}
-        try:
-            value = evaluate(code, {"n": 12, **here})
-        except EvaluationError:
-            continue
+    for code, here, value in drawn(draw, 4000):
         tracker = Tracker({"n": 12}, here)
         assert tracker.constant(code) == value
         followed += 1
@@ -118,12 +124,7 @@ def test_an_expression_has_its_value_all_over_the_intervals():
 def test_a_path_gives_the_value_of_an_expression_all_over_its_interval():
     draw = random.Random(6)
     bends, moved = 0, set()
-    for _ in range(6000):
-        code, here = expression(draw, 4), {"s": draw.randint(-40, 40), "t": draw.randint(-5, 5)}
-        try:
-            value = evaluate(code, {"n": 12, **here})
-        except EvaluationError:
-            continue
+    for code, here, value in drawn(draw, 6000):
         tracker = Tracker({"n": 12}, here)
         tracked = tracker.follow(code)
         assert tracked.value == value
@@ -162,3 +163,13 @@ def near(draw, value, where):
     """A value of an interval: its ends more often than others, no further than 60 away."""
     low, high = max(where[0], value - 60), min(where[1], value + 60)
     return draw.choice([low, high, draw.randint(low, high)])
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(INT_MAX + 1, 0), (2, -2 * (INT_MAX + 1))])
+def test_a_path_that_needs_more_than_64_bits_is_held(factor, offset):
+    """Launches compute paths with ints of 64 bits, and so does the value have to fit."""
+    here = 0 if offset == 0 else INT_MAX
+    intervals = Intervals({"s": here})
+    found = intervals.straight(Tracked(here, Path("s")), factor, offset)
+    assert found == Tracked(factor * here + offset)
+    assert intervals.intervals["s"] == (here, here)

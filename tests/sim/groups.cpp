@@ -1,33 +1,16 @@
-// Kernels for the tests of products of groups on the simulator, as in kernels.cpp: one that is faulty marks its
-// line with `FAULT`. Every entry runs one block of 256 threads, two groups, over `data`.
+// Kernels for the tests of products of groups on the simulator: one block of 256 threads, two groups.
 #define KGEN_LDS_LIMIT 131072
-#include "kgen/gpu/dialect.hpp"
+constexpr int kBlocks = 1, kThreads = 256;
+#include "kernels.hpp"
 
 #include "kgen/gpu/boxes.hpp"
 #include "kgen/gpu/groups.hpp"
 
-struct Args {
-  int64_t abi, words, error, data, count;
-};
-
-using kgen::Global;
-using kgen::Vec;
 using kgen::f16;
-
-#define KERNEL(name) \
-  KGEN_KERNEL(256, 1) void name(const Args a); \
-  extern "C" __attribute__((visibility("default"))) int run_##name(const int64_t* words) { \
-    return kgen::sim::run<Args>(words, 1, 1, 7, [](const Args& a) { \
-      kgen::sim::launch(#name, {1, 1, 1}, 256, [&] { name(a); }); \
-    }); \
-  } \
-  KGEN_KERNEL(256, 1) void name([[maybe_unused]] const Args a)
 
 namespace {
 
-Global<float> floats(const Args& a) { return {a.data, a.count}; }
 Global<f16> halves(const Args& a) { return {a.data, 2 * a.count}; }
-int t() { return kgen::thread_id(); }
 int group() { return t() / kgen::kGroup; }
 
 // Of 128 rows of 64 elements: queries, 64 of each group, then 64 keys and 64 values of two panels.

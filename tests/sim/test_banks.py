@@ -1,5 +1,6 @@
 """Cycles lost to banks of shared memory: by hand-made patterns, and by the kernels of decode and extend."""
 
+import functools
 import math
 
 import pytest
@@ -7,7 +8,28 @@ import torch
 
 from kgen import ops
 from kgen.dispatch.operators import OPERATORS
+from tests.sim import simulated
 from tests.sim.counters import counter
+
+SOURCE = simulated.SOURCE.with_name("banks.cpp")
+
+
+@pytest.fixture(scope="module")
+def banks(tmp_path_factory):
+    """The kernels of banks.cpp by more flags."""
+    folder = tmp_path_factory.mktemp("banks")
+
+    @functools.cache
+    def compile_once(wave, *flags):
+        output = folder / f"banks{wave}{''.join(flags)}.so"
+        return simulated.compile_kernels(output, wave, *flags, source=SOURCE)
+
+    return compile_once
+
+
+@pytest.fixture(params=[64, 32], ids=["wave64", "wave32"])
+def kernels(request, banks):
+    return banks(request.param)
 
 
 def lost(kernels, kernel: str, apart: int = 0) -> int:
@@ -30,8 +52,8 @@ def test_of_sixteen_bytes_eight_lanes_in_a_row_take_a_phase(kernels, kernel, apa
 
 
 @pytest.mark.parametrize(("apart", "reads", "stores"), [(17, 1, 0), (18, 0, 1), (16, 3, 7)])
-def test_crossed_reads_take_lanes_four_by_four(compiled, apart, reads, stores):
-    crossed = compiled(64, "-DKGEN_CROSSED_READS")
+def test_crossed_reads_take_lanes_four_by_four(banks, apart, reads, stores):
+    crossed = banks(64, "-DKGEN_CROSSED_READS")
     assert lost(crossed, "reads_rows_of_vectors", apart) == 32 * reads
     assert lost(crossed, "stores_rows_of_vectors", apart) == 32 * stores
 
