@@ -1,6 +1,6 @@
-// What sources of test kernels share. `kBlocks` and `kThreads` come before it: every entry runs so many blocks of
-// so many threads over `data`, `count` words of it valid. A kernel that is faulty marks the line it must be caught
-// at with `FAULT`.
+// What sources of test kernels share. `kBlocks` and `kThreads` come before it: every entry runs so many
+// blocks of so many threads over `data`, `count` words of it valid. A kernel that is faulty marks the line it
+// must be caught at with `FAULT`.
 #pragma once
 
 #include "kgen/gpu/dialect.hpp"
