@@ -47,8 +47,9 @@ def inputs(code: Code, definitions: Mapping[str, Code]) -> frozenset[str]:
 def known(
     code: Code, names: Mapping[str, Any], definitions: Mapping[str, Code] = MappingProxyType({})
 ) -> bool:
-    """Whether `names` gives every input of `code`."""
-    return inputs(code, definitions) <= names.keys()
+    """Whether `names` gives every name of `code`, or what those it does not give are made of."""
+    used = names_in(code)
+    return used <= names.keys() or inputs(code, definitions) <= names.keys()
 
 
 class Defined(Derived):
