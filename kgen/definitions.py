@@ -21,14 +21,15 @@ def needed(names: Iterable[str], needs: Callable[[str], Iterable[str]]) -> list[
     path: list[tuple[str, Iterator[str]]] = [("", iter(names))]
     while path:
         name, rest = path[-1]
-        following = next((other for other in rest if other not in seen), None)
-        if following is not None:
-            seen.add(following)
-            path.append((following, iter(needs(following))))
-            continue
-        path.pop()
-        if path:
-            order.append(name)
+        for following in rest:
+            if following not in seen:
+                seen.add(following)
+                path.append((following, iter(needs(following))))
+                break
+        else:
+            path.pop()
+            if path:
+                order.append(name)
     return order
 
 
@@ -46,7 +47,7 @@ class Derived(Mapping[str, Any], ABC):
 
     @abstractmethod
     def _needs(self, name: str) -> Iterable[str]:
-        """The definitions that a definition names."""
+        """The names that a definition uses."""
 
     @abstractmethod
     def _compute(self, name: str) -> Any:
@@ -73,7 +74,7 @@ class Derived(Mapping[str, Any], ABC):
         """Compute a definition, after what it needs."""
         if name not in self._definitions:
             raise KeyError(name)
-        for each in needed([name], self._unknown):
+        for each in needed([name], self._unknown) if self._unknown(name) else (name,):
             if each in self._begun:
                 raise KgenError(Diagnostic("K212", f"'{each}' is made of itself"))
             self._begun.add(each)
@@ -82,5 +83,6 @@ class Derived(Mapping[str, Any], ABC):
             except KgenError as error:
                 self._known[each] = error
 
-    def _unknown(self, name: str) -> Iterable[str]:
-        return (other for other in self._needs(name) if other not in self._known)
+    def _unknown(self, name: str) -> list[str]:
+        known, definitions = self._known, self._definitions
+        return [other for other in self._needs(name) if other not in known and other in definitions]

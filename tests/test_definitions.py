@@ -14,7 +14,7 @@ class Sums(Derived):
         self.definitions, self.computed = definitions, []
 
     def _needs(self, name):
-        return [other for other in self.definitions[name] if other in self.definitions]
+        return self.definitions[name]
 
     def _compute(self, name):
         self.computed.append(name)

@@ -60,7 +60,7 @@ class Defined(Derived):
         self._codes = definitions
 
     def _needs(self, name: str) -> Iterable[str]:
-        return names_in(self._codes[name]) & self._codes.keys()
+        return names_in(self._codes[name])
 
     def _compute(self, name: str) -> Scalar:
         return evaluate(self._codes[name], self)

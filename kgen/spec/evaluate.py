@@ -76,7 +76,7 @@ class Lets(Derived):
         super().__init__(names, self._lets)
 
     def _needs(self, name: str) -> Iterable[str]:
-        return names_of(self._lets[name].expr) & self._lets.keys()
+        return names_of(self._lets[name].expr)
 
     def _compute(self, name: str) -> Scalar:
         return evaluate_expr(self._lets[name].expr, self)

@@ -15,6 +15,7 @@ from kgen.dispatch.ranges import follow_decisions
 from kgen.dispatch.select import select
 from kgen.manifest import to_json
 from kgen.render.launch import kernels_of, launch_of
+from kgen.spec import feasible
 from kgen.variants.matrix import make_variant
 from kgen.variants.policy import compile_policy
 
@@ -179,3 +180,14 @@ def test_so_many_derived_values_that_no_stack_would_hold_them(with_op):
     assert (variant.lets["v2999"], kernels_of(variant)[0].x) == (64, "a.f0 + 64")
     small = make_variant(op, {"arch": "gfx942", "head_dim": 8}, catalog)
     assert small.rule == "v2992 > 9" and small.figures == {"v2992": 8}
+
+
+def test_rules_are_tried_until_so_many_terms_are_computed(with_op, monkeypatch):
+    """Rules of head_dim first, then those of part; what is left over counts as one that can hold."""
+    spec = text(requires=["head_dim > 99", "part > 99"])
+    monkeypatch.setattr(feasible, "MAX_TERMS", 60)
+    assert refused(with_op, spec) == ["K213"] * 2
+    monkeypatch.setattr(feasible, "MAX_TERMS", 20)
+    assert refused(with_op, spec) == ["K213"]
+    monkeypatch.setattr(feasible, "MAX_TERMS", 5)
+    assert [rule.because for rule in with_op(spec).ops["x"].requires] == ["b"] * 3
