@@ -35,7 +35,6 @@ def test_the_argument_block_of_attention(catalog):
         *("piece_states", "piece_states_stride_piece", "piece_states_stride_row"),
         *("piece_out", "piece_out_stride_piece", "piece_out_stride_row"),
         *("arrivals", "arrivals_stride_worker"),
-        *("row_pieces", "row_pieces_stride_seq", "row_pieces_stride_pass"),
         *("num_seqs", "num_heads", "num_blocks", "num_kv_heads", "max_pages"),
         *(fact.name for fact in catalog.ops["paged_attention"].facts),
     ]
