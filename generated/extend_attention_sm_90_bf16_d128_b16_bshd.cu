@@ -478,10 +478,6 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
       RowState state[kSlots];  // of each row the largest logit so far, in base 2, and the sum of 2^(logit - it)
       float factor[kSlots];    // of its sums, where a score has outgrown them
       bool outgrown = false;
-      KGEN_UNROLL
-      for (int e = 0; e < kHeadDim / 2; ++e) sums.at(e) = 0.0f;
-      KGEN_UNROLL
-      for (int slot = 0; slot < kSlots; ++slot) state[slot] = {kgen::kMinusInfinity, 0.0f};
 
       const auto ask_for_scores = [&](int turn) {
         kgen::products_begin(scores);
@@ -559,6 +555,10 @@ KGEN_KERNEL(kThreads, 1) void extend_attention_sm_90_bf16_d128_b16_bshd(const Ar
           weights[i] = kgen::from_float<Element>(moved);
         }
       };
+      KGEN_UNROLL
+      for (int e = 0; e < kHeadDim / 2; ++e) sums.at(e) = 0.0f;
+      KGEN_UNROLL
+      for (int slot = 0; slot < kSlots; ++slot) state[slot] = {kgen::kMinusInfinity, 0.0f};
 
       int turn = 0, round = 0;
       keys_here.wait(turn, round);

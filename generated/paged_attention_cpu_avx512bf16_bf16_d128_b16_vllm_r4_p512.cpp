@@ -38,7 +38,7 @@ namespace {
 
 using namespace kgen;
 
-// The argument block, version 1: 65 words. Strides count elements.
+// The argument block, version 1: 62 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -59,12 +59,11 @@ struct Args {
   int64_t piece_states, piece_states_stride_piece, piece_states_stride_row;
   int64_t piece_out, piece_out_stride_piece, piece_out_stride_row;
   int64_t arrivals, arrivals_stride_worker;
-  int64_t row_pieces, row_pieces_stride_seq, row_pieces_stride_pass;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
       max_shares, max_workers, crowded;
 };
-static_assert(sizeof(Args) == 65 * sizeof(int64_t));
+static_assert(sizeof(Args) == 62 * sizeof(int64_t));
 
 using T = kgen::bf16;
 using KV = kgen::bf16;

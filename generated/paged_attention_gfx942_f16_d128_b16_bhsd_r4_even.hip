@@ -30,7 +30,7 @@
 #include "kgen/gpu/matrix.hpp"
 #include "kgen/gpu/shares.hpp"
 
-// The argument block, version 1: 65 words. Strides count elements.
+// The argument block, version 1: 62 words. Strides count elements.
 struct Args {
   int64_t abi, words, error, parallel, thread_num, num_threads;
   int64_t out, out_stride_seq, out_stride_head;
@@ -51,12 +51,11 @@ struct Args {
   int64_t piece_states, piece_states_stride_piece, piece_states_stride_row;
   int64_t piece_out, piece_out_stride_piece, piece_out_stride_row;
   int64_t arrivals, arrivals_stride_worker;
-  int64_t row_pieces, row_pieces_stride_seq, row_pieces_stride_pass;
   // Sizes, and what follows from them.
   int64_t num_seqs, num_heads, num_blocks, num_kv_heads, max_pages, group, passes, max_num_partitions,
       max_shares, max_workers, crowded;
 };
-static_assert(sizeof(Args) == 65 * sizeof(int64_t));
+static_assert(sizeof(Args) == 62 * sizeof(int64_t));
 
 namespace {
 
@@ -354,8 +353,7 @@ struct Tile {
   KGEN_DEVICE bool before(const Tile& other) const { return seq != other.seq ? seq < other.seq : tile < other.tile; }
 };
 
-// LDS keeps where the share begins and ends, with the pieces of the row that it begins in and of the one it ends in
-//; and
+// LDS keeps where the share begins and ends, with the pieces of the row that it begins in and of the one it ends in; and
 // what there is of other blocks' pieces.
 constexpr int kBeginAt = 0, kEndAt = 4, kPresentAt = 8, kArrivalAt = 9;
 constexpr int kPiecesAt = 2;  // from kBeginAt or kEndAt
@@ -402,17 +400,6 @@ KGEN_DEVICE int slot_of(const kgen::Pieces& pieces, int piece) {
 
 // What is merged of several pieces waits apart from them.
 KGEN_DEVICE int merged_slot(const kgen::Pieces& pieces, int piece) { return 3 * (pieces.first + piece) + 2; }
-
-// Writes a thread's share of a row's piece.
-KGEN_DEVICE void write_piece(const Args& a, int slot, int row, int dim, const RowState& state,
-                             const Vec<float, kShare>& sums) {
-  const auto out = piece_out_of(a);
-  const auto states = piece_states_of(a);
-  out.store(slot * a.piece_out_stride_piece + row * a.piece_out_stride_row + dim, sums);
-  if (dim != 0) return;
-  const Vec<float, 2> words = {{state.max, state.sum}};
-  states.store(slot * a.piece_states_stride_piece + row * a.piece_states_stride_row, words);
-}
 
 constexpr int kJoining = kThreads;  // threads that bring pieces, and join them
 KGEN_DEVICE int present_at() { return kPresentAt; }
@@ -488,6 +475,17 @@ KGEN_DEVICE bool others_present(const kgen::LdsArray<int>& notes, const Piece& p
   return piece.looks() && kgen::uniform(notes.load(present_at())) != 0;
 }
 
+// Writes a thread's share of a row's piece.
+KGEN_DEVICE void write_piece(const Args& a, int slot, int row, int dim, const RowState& state,
+                             const Vec<float, kShare>& sums) {
+  const auto out = piece_out_of(a);
+  const auto states = piece_states_of(a);
+  out.store(slot * a.piece_out_stride_piece + row * a.piece_out_stride_row + dim, sums);
+  if (dim != 0) return;
+  const Vec<float, 2> words = {{state.max, state.sum}};
+  states.store(slot * a.piece_states_stride_piece + row * a.piece_states_stride_row, words);
+}
+
 // Brings together `count` parts of a thread's share of a row, in their order. `slot(i)` says where part i waits; part
 // `own`, if it is one of them, is what `state` and `sums` hold. They then hold the outcome.
 template <typename Slot>
@@ -548,24 +546,18 @@ KGEN_DEVICE void deliver(const Args& a, int seq, int first_head, int row, int di
   }
 }
 
-// The last to bring its part of a round goes on with what is there.
-KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, const Joint& joint) {
-  if (joint.first_round()) {
-    KGEN_NO_UNROLL
-    for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kJoining) {
-      const int row = item / kShares, dim = item % kShares * kShare;
-      RowState state = {kgen::kMinusInfinity, 0.0f};
-      auto sums = kgen::splat<float, kShare>(0.0f);
-      merge_span(a, row, dim, joint, state, sums);
-      write_piece(a, merged_slot(joint.pieces, joint.begin), row, dim, state, sums);
-    }
-    kgen::device_release();
-    kgen::block_sync();
-    if (kgen::thread_id() == 0) notes.store(arrival_at(), is_last(a, joint, false, announce(a, joint, false)));
-    kgen::block_sync();
-    kgen::device_acquire();
-    if (kgen::uniform(notes.load(arrival_at())) == 0) return;
+// What a block joins: in the first round pieces of a span, and then spans, to a row.
+KGEN_DEVICE void join_span(const Args& a, const Pass& pass, const Joint& joint) {
+  KGEN_NO_UNROLL
+  for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kJoining) {
+    const int row = item / kShares, dim = item % kShares * kShare;
+    RowState state = {kgen::kMinusInfinity, 0.0f};
+    auto sums = kgen::splat<float, kShare>(0.0f);
+    merge_span(a, row, dim, joint, state, sums);
+    write_piece(a, merged_slot(joint.pieces, joint.begin), row, dim, state, sums);
   }
+}
+KGEN_DEVICE void join_spans(const Args& a, int seq, const Pass& pass, const Joint& joint) {
   KGEN_NO_UNROLL
   for (int item = kgen::thread_id(); item < pass.rows * kShares; item += kJoining) {
     const int row = item / kShares, dim = item % kShares * kShare;
@@ -574,6 +566,20 @@ KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, 
     merge_spans(a, row, dim, joint, -1, state, sums);
     write_row(a, seq, pass.first_head + row, dim, state, sums);
   }
+}
+
+// The last to bring its part of a round goes on with what is there.
+KGEN_DEVICE void join(const Args& a, const kgen::LdsArray<int>& notes, int seq, const Pass& pass, const Joint& joint) {
+  if (joint.first_round()) {
+    join_span(a, pass, joint);
+    kgen::device_release();
+    kgen::block_sync();
+    if (kgen::thread_id() == 0) notes.store(arrival_at(), is_last(a, joint, false, announce(a, joint, false)));
+    kgen::block_sync();
+    kgen::device_acquire();
+    if (kgen::uniform(notes.load(arrival_at())) == 0) return;
+  }
+  join_spans(a, seq, pass, joint);
 }
 
 // When a share is done: what it ended with, and the piece it began with, which was announced before, where others have

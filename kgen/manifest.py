@@ -143,7 +143,7 @@ class SelectRule:
     """How a free parameter is chosen: `want` is computed from facts and earlier choices; `pick`
     says which built value serves it: `at_least` (smallest >= want, else the largest), `nearest`
     or `exact`. `env` names an environment variable that overrides it. `policies`: alternatives
-    by name; `want` is the one named `default`."""
+    by name; `want` is the one named `default`. One may name others, each as its `alternative`."""
 
     param: str
     want: Code
@@ -152,6 +152,11 @@ class SelectRule:
     default: str = ""
     policies: Mapping[str, Code] = dataclasses.field(default_factory=dict)
     env: str = ""
+
+
+def alternative(param: str, policy: str) -> str:
+    """The name that stands for a policy of a parameter in others: `partition_size.vllm`."""
+    return f"{param}.{policy}"
 
 
 @dataclass(frozen=True)
@@ -181,8 +186,11 @@ class Policy:
     layouts: Mapping[str, Any]  # name -> kgen.layout.Layout as JSON
     variants: tuple[VariantRule, ...] = ()  # those of the specs; a build's are with its entries
     positions: Mapping[str, Code] = dataclasses.field(default_factory=dict)  # axis of an array -> its size
-    # What facts, guards and rules ask of a target: its name -> `target.wave` -> value.
+    # What expressions ask of a target: its name -> `target.wave` -> value.
     targets: Mapping[str, Mapping[str, Scalar]] = dataclasses.field(default_factory=dict)
+    # Derived values that those expressions name, in order: each is made of parameters, what is asked of the
+    # target and those before it. One that has no value for a call is not known there.
+    lets: tuple[tuple[str, Code], ...] = ()
     sources: str = ""  # hash of the templates and targets that kernels were made from, where it is known
     version: int = SCHEMA_VERSION
 

@@ -27,6 +27,7 @@ BASE = (
     "manifest_read",
     "arithmetic",
     "semantics",
+    "definitions",
     "tuning",
     "fp8",
 )
@@ -60,6 +61,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "manifest_read": ("manifest", "layout", "diagnostics"),
     "arithmetic": ("diagnostics",),
     "semantics": ("arithmetic", "manifest", "diagnostics"),
+    "definitions": ("diagnostics",),
     **{room: (*BASE, *COMPILE[:place]) for place, room in enumerate(COMPILE)},
     "metadata": ("diagnostics", "layout"),
     "dispatch": (*BASE, "metadata"),

@@ -29,6 +29,7 @@ def bind(policy: Policy, call: Call) -> Bound:
     for rule in sorted(policy.arguments, key=lambda rule: _ORDER[rule.access]):
         if rule.kind in ("tensor", "cache") and not rule.workspace:
             binder.argument(rule)
+    binder.derived()
     binder.presence()
     binder.alike()
     binder.finish()
@@ -106,6 +107,16 @@ class _Binder:
             self._cache(rule, view)
         else:
             self._tensor(rule, view)
+
+    def derived(self) -> None:
+        """Derive what parameters are enough for, and check the axes that had to wait for it."""
+        codes.derive(self.names, self.policy)
+        waiting, self.later = self.later, []
+        for place, size, extent in waiting:
+            if codes.known(size, self.names):
+                self._expect(place, size, extent)
+            else:
+                self.later.append((place, size, extent))
 
     def alike(self) -> None:
         """What all tensors of a call have in common."""
@@ -220,7 +231,7 @@ class _Binder:
             self.later.append((place, axis.size, extent))
 
     def _defines(self, name: str) -> bool:
-        return all(name != fact for fact, _ in self.policy.facts)
+        return all(name != other for other, _ in (*self.policy.lets, *self.policy.facts))
 
     def _define(
         self, name: str, value: Scalar, place: str, code: str = "K512", hint: str | None = None

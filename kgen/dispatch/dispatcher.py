@@ -153,12 +153,15 @@ class Dispatcher:
         """Which variant serves a call of these sizes, and why (see `arguments.bound_sizes`)."""
         policy = self.policy(op)
         selection = self.choose(policy, bound_sizes(policy, sizes))
-        return replace(selection, skipped=self.registry.skipped())
+        derived = {name for name, _ in policy.lets}
+        told = {name: value for name, value in selection.names.items() if name not in derived}
+        return replace(selection, names=told, skipped=self.registry.skipped())
 
     def workspace_size(self, op: str, sizes: Names) -> int:
         """Bytes of scratch memory a call of these sizes uses (see `arguments.bound_sizes`)."""
-        tracker = Tracker(self.explain(op, sizes).names, {})
-        size: int = scratch_of(self.policy(op), tracker).size.value
+        policy = self.policy(op)
+        tracker = Tracker(self.choose(policy, bound_sizes(policy, sizes)).names, {})
+        size: int = scratch_of(policy, tracker).size.value
         return size
 
 

@@ -17,7 +17,7 @@ from kgen.manifest import ArgumentRule, Code, Policy
 def counted_extents(policy: Policy) -> Mapping[str, str]:
     """Tensor -> what its first axis counts, of those that plans are not told apart by."""
     rules = [rule for rule in policy.arguments if rule.kind in ("tensor", "cache") and not rule.workspace]
-    fixed = {*(p.name for p in policy.params), *(name for name, _ in policy.facts)}
+    fixed = {*(p.name for p in policy.params), *(name for name, _ in (*policy.lets, *policy.facts))}
     if any(rule.kind == "cache" for rule in rules):
         fixed |= set(CACHE_SIZES.values())
     for code in _other_sizes(rules):

@@ -45,12 +45,13 @@ def follow_decisions(
 ) -> Tracker:
     """A tracker of the call's int scalars and counted extents that has followed every decision. `moving`:
     the extents that may change; `defaults` compute scalars that were left out."""
-    tracker = Tracker(selection.names, {**given_ints(policy, bound), **extents}, policy.facts)
+    definitions = codes.definitions(policy)
+    tracker = Tracker(selection.names, {**given_ints(policy, bound), **extents}, policy.facts, definitions)
     for name in extents:
         tracker.within(tracker.named(name), *(MANY if name in moving else (extents[name], extents[name])))
     agreed = [["name", name] for name in extents]  # whoever reads a call sees that its tensors agree
     for code in _decisions(policy, selection):
-        if code not in agreed and codes.known(code, selection.names):
+        if code not in agreed and codes.known(code, selection.names, definitions):
             tracker.constant(code)
     still = tracker.still_names()
     for name, value in bound.scalars.items():

@@ -112,7 +112,8 @@ class _Selector:
         return None
 
     def _learn(self) -> None:
-        """Check the guards and derive the facts whose names are known by now."""
+        """Check the guards and derive what is made of names that are known by now."""
+        codes.derive(self.names, self.policy)
         codes.check_guards(self.policy, self.names, self.guards)
         codes.extend(self.names, self.policy.facts)
         codes.check_guards(self.policy, self.names, self.guards)
@@ -127,7 +128,8 @@ class _Selector:
         if self.tuned is not None and rule.param in self.tuned.use and not self._is_named(rule):
             return Wish(self.tuned.use[rule.param], TUNED, firm=False)
         name, code = self._rule_policy(rule)
-        return Wish(evaluate(code, self.names), f"policy {name}" if name else "rule", firm=False)
+        names = codes.Defined(self.names, codes.definitions(self.policy))
+        return Wish(evaluate(code, names), f"policy {name}" if name else "rule", firm=False)
 
     def _is_named(self, rule: SelectRule) -> bool:
         """Whether the call names one of the rule's policies, and so the rule."""

@@ -9,29 +9,34 @@ where what it is made of has the values it has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from kgen.arithmetic import BINARY, FUNCTIONS, INT_MAX, equal, integer, truth
 from kgen.dispatch import codes
 from kgen.dispatch.intervals import Intervals, Tracked
 from kgen.dispatch.paths import FAR, Interval, Path
 from kgen.manifest import Code, Scalar
-from kgen.semantics import evaluate
+from kgen.semantics import MAX_DEPTH, evaluate
 
 
 class Tracker(Intervals):
     """Follows expressions, which have a value here, over `names`, of which the ints `scalars` may change, and
-    with them the `facts` that are made of them."""
+    with them the `facts` that are made of them. What else expressions name has one of the `definitions`."""
 
     def __init__(
         self,
         names: Mapping[str, Scalar],
         scalars: Mapping[str, int],
         facts: Iterable[tuple[str, Code]] = (),
+        definitions: Mapping[str, Code] = MappingProxyType({}),
     ) -> None:
         super().__init__(scalars)
-        self._names: dict[str, Scalar] = {**names, **scalars}
+        self._given: dict[str, Scalar] = {**names, **scalars}
+        self._names = codes.Defined(self._given, definitions)
         self._tracked = {name: Tracked(value, Path(name)) for name, value in scalars.items()}
-        self._facts = _made_of({name: code for name, code in facts if name in names}, scalars)
+        defined = {name: code for name, code in definitions.items() if name not in names}
+        self._facts = _made_of({**{name: code for name, code in facts if name in names}, **defined}, scalars)
+        self._depth = 0
 
     def constant(self, code: Code) -> Scalar:
         """The value of an expression, the same all over the intervals."""
@@ -43,7 +48,11 @@ class Tracker(Intervals):
         if not self._moving(code):
             return Tracked(evaluate(code, self._names))
         head = code[1] if code[0] == "call" else code[0]
-        return _FORMS.get(head, Tracker.still)(self, code)
+        self._depth += 1
+        try:
+            return _FORMS.get(head, Tracker.still)(self, code)
+        finally:
+            self._depth -= 1
 
     def _moving(self, code: Code) -> list[str]:
         names = codes.names_in(code)
@@ -56,16 +65,20 @@ class Tracker(Intervals):
         return Tracked(evaluate(code, self._names))
 
     def named(self, name: str) -> Tracked:
-        """The value of a name, which may be a scalar or a fact made of scalars."""
+        """The value of a name, which may be a scalar, or a fact or definition made of scalars. Where one is
+        made of others so often over that it cannot be followed, the scalars are held."""
         if name not in self._tracked:
             code = self._facts.get(name)
+            if code is not None and self._depth > MAX_DEPTH:
+                self.pin()
+                code = None
             self._tracked[name] = Tracked(self._names[name]) if code is None else self.follow(code)
         return self._tracked[name]
 
     def still_names(self) -> Mapping[str, Scalar]:
         """What has one value, whatever the scalars are."""
         moving = {*self._scalars, *self._facts}
-        return {name: value for name, value in self._names.items() if name not in moving}
+        return {name: value for name, value in self._given.items() if name not in moving}
 
 
 def _made_of(facts: Mapping[str, Code], scalars: Iterable[str]) -> Mapping[str, Code]:

@@ -13,7 +13,7 @@ from kgen.algebra.simplify import simplify
 from kgen.manifest import Code, Launch, Scalar
 from kgen.render.boxes import BoxText, box_texts, boxes_of
 from kgen.render.cpp import print_cpp
-from kgen.spec.evaluate import evaluate_expr, inline
+from kgen.spec.evaluate import evaluate_expr
 from kgen.spec.model import GridSpec
 from kgen.syntax.ast import Attr, Bool, Expr, Float, Int, Name, Str, names_of, rebuild, to_code
 from kgen.variants.model import Variant
@@ -93,12 +93,12 @@ def _text(variant: Variant, expr: Expr) -> str:
 
 def _settled(variant: Variant, expr: Expr, block: str) -> Expr:
     """An extent as an expression over facts, whose names follow that of the block."""
-    filled = _fill(inline(expr, variant.op.lets), Scope(variant.op, variant.params, variant.target), block)
+    filled = _fill(expr, Scope(variant.op, variant.params, variant.target), block)
     return simplify(filled, dict.fromkeys(names_of(filled), (0, None)))
 
 
 def _fill(expr: Expr, values: Mapping[str, Scalar], block: str) -> Expr:
-    """Parameters and target fields by their values; what is left is a fact."""
+    """Parameters, target fields and derived values by their values; what is left is a fact."""
     if isinstance(expr, Name | Attr):
         name = expr.dotted if isinstance(expr, Attr) else expr.name
         if name not in values:

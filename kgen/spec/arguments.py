@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kgen.diagnostics import Collector, choice_hint
 from kgen.semantics import DTYPES
-from kgen.spec.evaluate import inline
+from kgen.spec.evaluate import made_of, origins_of
 from kgen.spec.model import ArgumentSpec, AxisSpec, Let, Param
 from kgen.spec.reader import Fields, check_name, expression
-from kgen.syntax.ast import Int, Name, names_of
+from kgen.syntax.ast import Int, Name
 from kgen.syntax.yaml import Entry, MapNode
 
 CACHE_FACTS = ("num_blocks", "num_kv_heads")
@@ -73,10 +73,11 @@ def check_when(
 ) -> None:
     """Report each `when` that depends on a name of `late`: binding, which holds a call to it, does not know
     those yet."""
+    origins = origins_of(lets)
     for argument in arguments:
         if argument.when is None:
             continue
-        for name in sorted(names_of(inline(argument.when, lets)) & set(late)):
+        for name in sorted(made_of(argument.when, origins) & set(late)):
             message = f"'{name}' is not known yet where a call is held to 'when' of {argument.name}"
             hint = "speak of parameters that the arguments of a call fix"
             found.add("K205", message, argument.when.span, hint)

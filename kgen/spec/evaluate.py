@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kgen.definitions import Derived
 from kgen.diagnostics import KgenError, Span
 from kgen.layout import attributes
 from kgen.manifest import Code, Scalar
 from kgen.semantics import EvaluationError, evaluate
 from kgen.spec.model import Let, OpSpec, TargetSpec
-from kgen.syntax.ast import Expr, Name, rebuild, to_code
+from kgen.syntax.ast import Expr, names_of, to_code
 
 
 def evaluate_expr(expr: Expr, env: Mapping[str, Any]) -> Scalar:
@@ -66,11 +67,31 @@ def target_fields(target: TargetSpec) -> Mapping[str, Scalar]:
     }
 
 
+class Lets(Derived):
+    """The values of names: those given, fields as dotted names (`target.wave`), and derived values, each
+    computed when it is first asked for."""
+
+    def __init__(self, names: Mapping[str, Scalar], lets: Iterable[Let]) -> None:
+        self._lets = {let.name: let for let in lets}
+        super().__init__(names, self._lets)
+
+    def _needs(self, name: str) -> Iterable[str]:
+        return names_of(self._lets[name].expr)
+
+    def _compute(self, name: str) -> Scalar:
+        return evaluate_expr(self._lets[name].expr, self)
+
+
 def environment(op: OpSpec, params: Mapping[str, Scalar], target: TargetSpec | None) -> dict[str, Scalar]:
     """Every name a rule, derived value or tag of `op` may use: parameters, fields, lets.
 
     `params` holds a value for each parameter. Raises `KgenError` where a let has no value.
     """
+    return dict(Lets(given_names(op, params, target), op.lets))
+
+
+def given_names(op: OpSpec, params: Mapping[str, Scalar], target: TargetSpec | None) -> dict[str, Scalar]:
+    """The names of `environment` but for derived values, as far as parameters and target are given."""
     names: dict[str, Scalar] = dict(params)
     records: dict[str, Mapping[str, Scalar]] = {}
     if target is not None:
@@ -79,26 +100,26 @@ def environment(op: OpSpec, params: Mapping[str, Scalar], target: TargetSpec | N
     for param in op.params:
         value = str(params.get(param.name))
         if param.type == "target" and target is not None:
-            records[param.name] = target_fields(target)
+            records[param.name] = records["target"]
         elif param.type == "layout" and value in op.layouts:
             records[param.name] = attributes(op.layouts[value])
     for record, fields in records.items():
         names.update({f"{record}.{field}": value for field, value in fields.items()})
-    for let in op.lets:
-        names[let.name] = evaluate_expr(let.expr, names)
     return names
 
 
-def inline(expr: Expr, lets: tuple[Let, ...]) -> Expr:
-    """`expr` with every derived value replaced by its definition: what crosses to dispatch,
-    which knows parameters but not lets. The checker has bounded how large this can become."""
-    known: dict[str, Expr] = {}
+Origins = Mapping[str, frozenset[str]]
+"""Of each derived value, the names it is made of that are no derived values themselves."""
 
-    def change(part: Expr) -> Expr:
-        if isinstance(part, Name):
-            return known.get(part.name, part)
-        return rebuild(part, change)
 
+def origins_of(lets: Iterable[Let]) -> Origins:
+    """The origins of derived values, given in dependency order."""
+    found: dict[str, frozenset[str]] = {}
     for let in lets:
-        known[let.name] = change(let.expr)
-    return change(expr)
+        found[let.name] = made_of(let.expr, found)
+    return found
+
+
+def made_of(expr: Expr, origins: Origins) -> frozenset[str]:
+    """The names an expression uses, in place of each derived value its origins."""
+    return frozenset().union(*(origins.get(name, {name}) for name in names_of(expr)))

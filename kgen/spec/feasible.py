@@ -6,15 +6,18 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from kgen.definitions import needed
 from kgen.diagnostics import Collector, KgenError
 from kgen.layout import Layout, attributes
 from kgen.manifest import Scalar
-from kgen.semantics import evaluate
-from kgen.spec.evaluate import inline
+from kgen.spec.evaluate import Lets, evaluate_expr, made_of, origins_of
 from kgen.spec.model import Let, Param, Require
-from kgen.syntax.ast import Expr, names_of, to_code
+from kgen.syntax.ast import Expr, names_of
 
 MAX_TRIALS = 4096
+"""Combinations of values that are tried for a rule."""
+MAX_TERMS = 4_000_000
+"""Terms that are computed in all the trials of a file; a rule left over then counts as one that can hold."""
 
 
 def check_can_hold(
@@ -27,31 +30,58 @@ def check_can_hold(
 ) -> None:
     """Report each rule that rejects every combination of the values its parameters may have."""
     domains = {param.name: _domain(param, choices) for param in params}
+    origins = origins_of(lets)
+    groups: dict[frozenset[str], list[Require]] = {}
     for rule in requires:
-        expr = inline(rule.check, tuple(lets))
-        names = names_of(expr)
+        names = made_of(rule.check, origins)
         if names and all(domains.get(name) is not None for name in names):
-            spaces = {name: domains[name] or () for name in sorted(names)}
-            if can_hold(expr, spaces, layouts) is False:
-                listed = " and ".join(f"'{name}'" for name in sorted(names))
-                found.add(
-                    "K213", f"this rule can never hold: it rejects every value of {listed}", rule.check.span
-                )
+            groups.setdefault(names, []).append(rule)
+    trials = _Trials({let.name: let for let in lets}, layouts)
+    never: set[int] = set()
+    for names, rules in groups.items():
+        spaces = {name: domains[name] or () for name in sorted(names)}
+        never |= {id(rule) for rule in trials.never_held(rules, spaces)}
+    for rule in requires:
+        if id(rule) in never:
+            listed = " and ".join(f"'{name}'" for name in sorted(made_of(rule.check, origins)))
+            message = f"this rule can never hold: it rejects every value of {listed}"
+            found.add("K213", message, rule.check.span)
 
 
-def can_hold(
-    expr: Expr, spaces: Mapping[str, Sequence[Scalar]], layouts: Mapping[str, Layout]
-) -> bool | None:
-    """Whether some combination of values makes `expr` true; None where there are too many to try."""
-    if math.prod(len(values) for values in spaces.values()) > MAX_TRIALS:
-        return None
-    code = to_code(expr)
-    return any(_holds(code, names) for names in _combinations(spaces, layouts))
+class _Trials:
+    """Rules tried on values. Those of the same names are tried together, so that the derived values in them
+    are computed once for each combination."""
+
+    def __init__(self, lets: Mapping[str, Let], layouts: Mapping[str, Layout]) -> None:
+        self._lets, self._layouts = lets, layouts
+        self._left = MAX_TERMS
+
+    def never_held(
+        self, rules: Sequence[Require], spaces: Mapping[str, Sequence[Scalar]]
+    ) -> Sequence[Require]:
+        """The rules that no combination of values makes true; none where there are too many to try."""
+        if math.prod(len(values) for values in spaces.values()) > MAX_TRIALS:
+            return ()
+        left, used = list(rules), self._used(rules)
+        terms = sum(let.expr.size for let in used)
+        for names in _combinations(spaces, self._layouts):
+            self._left -= terms + sum(rule.check.size for rule in left)
+            if not left or self._left < 0:
+                return ()
+            scope = Lets(names, used)
+            left = [rule for rule in left if not _holds(rule.check, scope)]
+        return left
+
+    def _used(self, rules: Sequence[Require]) -> Sequence[Let]:
+        """The derived values that rules are made of, in dependency order."""
+        lets = self._lets
+        named = [name for rule in rules for name in names_of(rule.check) & lets.keys()]
+        return [lets[name] for name in needed(named, lambda name: names_of(lets[name].expr) & lets.keys())]
 
 
-def _holds(code: list[object], names: Mapping[str, Scalar]) -> bool:
+def _holds(expr: Expr, names: Mapping[str, Scalar]) -> bool:
     try:
-        return evaluate(code, names) is True
+        return evaluate_expr(expr, names) is True
     except KgenError:
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from kgen.spec.feasible import check_can_hold
 from kgen.spec.kernels import read_grids, read_templates
 from kgen.spec.model import ArgumentSpec, FactSpec, Let, OpSpec, Param, Require, SelectSpec, VariantSpec
 from kgen.spec.names import call_scope, check_unique
-from kgen.spec.order import Growth, in_order
+from kgen.spec.order import in_order
 from kgen.spec.params import Choices, check_defaults, param_type, read_param, type_choices
 from kgen.spec.reader import Fields, check_name, expression
 from kgen.spec.scope import OPEN, Scope, Symbol
@@ -64,7 +64,6 @@ class _OpReader:
         self._top, self._found = top, top.found
         self._layouts, self._targets, self._masks = layouts, targets, masks
         self._faulty: list[str] = []
-        self._growth = Growth()
 
     def read(self, digest: str, templates: Path | None) -> OpSpec:
         top, found = self._top, self._found
@@ -108,8 +107,6 @@ class _OpReader:
             tests=read_tests(top, scope, found),
             layouts=self._layouts,
         )
-        for expr in _expressions(op):
-            self._growth.check(expr, found)
         return attach(op, self._masks, found)
 
     def _definitions(self, key: str, what: str, make: type[D]) -> tuple[D, ...]:
@@ -149,12 +146,12 @@ class _OpReader:
 
     def _check_lets(self, lets: Sequence[Let], scope: dict[str, Symbol]) -> tuple[Let, ...]:
         ordered = in_order(lets, "derived value", self._found)
-        circular = [let.name for let in lets if let not in ordered]
+        placed = {let.name for let in ordered}
+        circular = [let.name for let in lets if let.name not in placed]
         scope.update({name: Symbol(BAD, "derived value") for name in (*self._faulty, *circular)})
         for let in ordered:
             checked = check_expr(let.expr, scope, self._found)
-            fits = self._growth.define(let.name, let.expr, self._found)
-            scope[let.name] = Symbol(checked.type if fits else BAD, "derived value", checked.value)
+            scope[let.name] = Symbol(checked.type, "derived value", checked.value)
         return ordered
 
     def _check_facts(self, facts: Sequence[FactSpec], call: Scope) -> tuple[FactSpec, ...]:
@@ -195,7 +192,7 @@ class _OpReader:
             checked = check_expr(check, scope, self._found, BOOL)
             if checked.value is False:
                 self._found.add("K213", "this rule can never hold", check.span)
-            elif checked.type != BAD and self._growth.check(check, self._found):
+            elif checked.type != BAD:
                 result.append(Require(check, because, check.span))
         return tuple(result)
 
@@ -221,20 +218,3 @@ def _param_scope(params: Mapping[str, Param], choices: Choices) -> dict[str, Sym
     if holder is not None:
         scope["target"] = Symbol(Type("target", scope[holder.name].type.choices), "target")
     return scope
-
-
-def _expressions(op: OpSpec) -> Iterator[Expr]:
-    """Those in which derived values will be written out, rules apart."""
-    for fact in op.facts:
-        yield fact.expr
-    for argument in op.arguments:
-        yield from (axis.size for axis in argument.axes)
-        given = (argument.workspace, argument.when, argument.box, argument.box_dims)
-        yield from (expr for expr in given if expr is not None)
-    for choice in op.select:
-        yield from (choice.policies or {"": choice.want}).values()
-    yield from op.positions.values()
-    for grid in op.grids.values():
-        yield from (grid.x, grid.y, grid.z, grid.block)
-        if grid.when is not None:
-            yield grid.when

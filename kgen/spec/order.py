@@ -1,16 +1,16 @@
-"""Definitions that name each other: their order, their circles, and how large they grow."""
+"""Definitions that name each other: their order, and their circles."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from kgen.diagnostics import Collector, Span
-from kgen.semantics import MAX_DEPTH
-from kgen.syntax.ast import Expr, Name, names_of, walk
+from kgen.syntax.ast import Expr, names_of
 
-MAX_SIZE = 10_000
-"""Nodes of an expression once every derived value in it is written out."""
+MOST_TOLD = 8
+"""Names of a circle that a message lists."""
 
 
 class Definition(Protocol):
@@ -30,66 +30,62 @@ D = TypeVar("D", bound=Definition)
 def in_order(definitions: Sequence[D], what: str, found: Collector) -> tuple[D, ...]:
     """Each definition after those it names, otherwise as in the file. Circles are reported,
     one diagnostic each, and left out."""
-    names = {each.name for each in definitions}
-    needs = {each.name: sorted(names_of(each.expr) & names) for each in definitions}
-    placed: dict[str, D] = {}
-    waiting = list(definitions)
-    while True:
-        ready = [each for each in waiting if all(name in placed for name in needs[each.name])]
-        if not ready:
-            break
-        placed[ready[0].name] = ready[0]
-        waiting.remove(ready[0])
-    _report_circles(waiting, needs, what, found)
+    place = {each.name: at for at, each in enumerate(definitions)}
+    needs = [sorted(names_of(each.expr) & place.keys()) for each in definitions]
+    users: list[list[int]] = [[] for _ in definitions]
+    for at, names in enumerate(needs):
+        for name in names:
+            users[place[name]].append(at)
+    waits_for = [len(names) for names in needs]
+    ready = [at for at, count in enumerate(waits_for) if not count]
+    placed: dict[int, D] = {}
+    while ready:
+        at = heapq.heappop(ready)
+        placed[at] = definitions[at]
+        for user in users[at]:
+            waits_for[user] -= 1
+            if not waits_for[user]:
+                heapq.heappush(ready, user)
+    stuck = {each.name: each for at, each in enumerate(definitions) if at not in placed}
+    _report_circles(stuck, {name: needs[place[name]] for name in stuck}, what, found)
     return tuple(placed.values())
 
 
 def _report_circles(
-    waiting: Sequence[Definition], needs: Mapping[str, Sequence[str]], what: str, found: Collector
+    stuck: Mapping[str, Definition], needs: Mapping[str, Sequence[str]], what: str, found: Collector
 ) -> None:
-    stuck = {each.name for each in waiting}
-    told: set[str] = set()
-    for each in waiting:
-        path = [each.name]
-        while path[-1] not in path[:-1]:
-            path.append(next(name for name in needs[path[-1]] if name in stuck))
-        circle = path[path.index(path[-1]) :]
-        if circle[-1] == each.name and not told & set(circle):
-            told |= set(circle)
-            found.add(
-                "K212",
-                f"circular {what}: {' -> '.join(circle)}",
-                each.span,
-                "one of them must not need the others",
-            )
+    follows = {name: next(need for need in needs[name] if need in stuck) for name in stuck}
+    left = _circular(follows)
+    for name, each in stuck.items():
+        if name in left:
+            circle = _circle(name, follows)
+            left -= set(circle)
+            hint = "one of them must not need the others"
+            found.add("K212", f"circular {what}: {_told([*circle, name])}", each.span, hint)
 
 
-class Growth:
-    """How large expressions become when the derived values in them are written out."""
+def _circular(follows: Mapping[str, str]) -> set[str]:
+    """The names that lie on circles, where each is followed by one other."""
+    circular: set[str] = set()
+    gone: dict[str, str] = {}
+    for start in follows:
+        name = start
+        while name not in gone:
+            gone[name] = start
+            name = follows[name]
+        if gone[name] == start:
+            circular |= set(_circle(name, follows))
+    return circular
 
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}
 
-    def define(self, name: str, expr: Expr, found: Collector) -> bool:
-        """Measure a derived value whose own names are already defined; whether it is in bounds."""
-        fits = self.check(expr, found)
-        self._known[name] = self._measure(expr) if fits else (1, 1)
-        return fits
+def _circle(name: str, follows: Mapping[str, str]) -> list[str]:
+    circle = [name]
+    while follows[circle[-1]] != name:
+        circle.append(follows[circle[-1]])
+    return circle
 
-    def check(self, expr: Expr, found: Collector) -> bool:
-        """Whether an expression stays within bounds; otherwise it is reported."""
-        size, depth = self._measure(expr)
-        if size <= MAX_SIZE and depth <= MAX_DEPTH:
-            return True
-        limit = f"{MAX_SIZE} terms" if size > MAX_SIZE else f"{MAX_DEPTH} levels"
-        found.add("K111", f"with its derived values written out this exceeds {limit}", expr.span)
-        return False
 
-    def _measure(self, expr: Expr) -> tuple[int, int]:
-        """Size and depth, written out; the depth may be estimated too large."""
-        size, depth = expr.size, expr.depth
-        for node in walk(expr):
-            if isinstance(node, Name) and node.name in self._known:
-                more, deeper = self._known[node.name]
-                size, depth = size + more - 1, max(depth, expr.depth + deeper - 1)
-        return size, depth
+def _told(circle: Sequence[str]) -> str:
+    if len(circle) <= MOST_TOLD + 1:
+        return " -> ".join(circle)
+    return " -> ".join([*circle[:MOST_TOLD], "...", circle[-1]]) + f" ({len(circle) - 1} names)"

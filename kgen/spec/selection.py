@@ -9,8 +9,9 @@ from kgen.diagnostics import Collector, choice_hint
 from kgen.spec.check import check_expr
 from kgen.spec.model import Param, SelectSpec
 from kgen.spec.reader import Fields, check_name, expression
-from kgen.spec.scope import OPEN, Scope
-from kgen.syntax.ast import Bool, Expr, substitute
+from kgen.spec.scope import OPEN, Scope, Symbol
+from kgen.spec.types import BAD, Type
+from kgen.syntax.ast import Bool, Expr
 from kgen.syntax.yaml import Entry
 
 PICKS = ("at_least", "nearest", "exact")
@@ -48,30 +49,35 @@ def read_select(
             fields.where("env"),
             "use upper case",
         )
-    policies, default = _policies(fields, scope)
+    wanted = scope[name].type if name in scope else None
+    policies, default = _policies(fields, scope, wanted)
     want = policies.get(default) if policies else fields.expr("want")
-    for expr in policies.values() if policies else [want]:
-        if expr is not None:
-            check_expr(expr, scope, found, scope[name].type if name in scope else None)
+    if want is not None and not policies:
+        check_expr(want, scope, found, wanted)
     if not fields.ok or name not in params:
         return None
     want = want if want is not None else Bool(False, span=entry.key.span)
     return SelectSpec(name, want, pick, entry.key.span, default, policies or None, env)
 
 
-def _policies(fields: Fields, scope: Scope) -> tuple[dict[str, Expr], str]:
-    """The alternatives. One may name those before it, where the name means nothing else."""
+def _policies(fields: Fields, scope: Scope, wanted: Type | None) -> tuple[dict[str, Expr], str]:
+    """The alternatives, each a value of the type `wanted`. One may name those before it, where the name means
+    nothing else."""
     found = fields.found
     if ("want" in fields) == ("policies" in fields) and fields.ok:
         found.add("K202", "a selection rule needs either 'want' or 'policies'", fields.span)
     policies: dict[str, Expr] = {}
+    known = dict(scope)
     entries = fields.entries("policies")
     for entry in entries:
         check_name(entry.key, "a policy", found)
         expr = expression(entry.value, found)
+        symbol = Symbol(BAD, "policy")
         if expr is not None:
-            before = {name: each for name, each in policies.items() if name not in scope}
-            policies[entry.key.text] = substitute(expr, before)
+            policies[entry.key.text] = expr
+            checked = check_expr(expr, known, found, wanted)
+            symbol = Symbol(checked.type, "policy", checked.value)
+        known.setdefault(entry.key.text, symbol)
     default = fields.text("default")
     if "policies" in fields and "default" not in fields:
         found.add("K202", "'policies' need the key 'default'", fields.where("policies"))

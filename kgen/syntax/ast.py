@@ -168,9 +168,13 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def names_of(expr: Expr) -> frozenset[str]:
-    """The names an expression uses; of `target.wave` it is `target`."""
-    found = {node.name for node in walk(expr) if isinstance(node, Name)}
-    return frozenset(found | {node.base.name for node in walk(expr) if isinstance(node, Attr)})
+    """The names an expression uses; of `target.wave` it is `target`. Kept with the node."""
+    kept: frozenset[str] | None = expr.__dict__.get("_names")
+    if kept is None:
+        nodes = [node.base if isinstance(node, Attr) else node for node in walk(expr)]
+        kept = frozenset(node.name for node in nodes if isinstance(node, Name))
+        expr.__dict__["_names"] = kept
+    return kept
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:

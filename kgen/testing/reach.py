@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kgen.diagnostics import KgenError
-from kgen.dispatch.codes import free_params, names_in
+from kgen.dispatch.codes import definitions, free_params, names_in
 from kgen.dispatch.model import Bound, Built
 from kgen.dispatch.select import select
 from kgen.manifest import Code, Entry, Policy, Scalar
@@ -132,11 +132,11 @@ def _choose(
 
 def _facts(policy: Policy) -> Iterator[Mapping[str, int]]:
     """Run-time facts worth trying: all 1, and a few at a time at the values the policy speaks of."""
-    derived = [name for name, _ in policy.facts]
+    derived = {*definitions(policy), *(name for name, _ in policy.facts)}
     codes = _codes(policy)
     used = {name for code in codes for name in names_in(code)}
     params = {p.name for p in policy.params}
-    names = sorted(used - params - set(derived) - set(_figures(policy)))
+    names = sorted(used - params - derived - set(_figures(policy)))
     values = sorted(_interesting(policy, codes))
     yield dict.fromkeys(names, 1)
     for count in range(1, MAX_VARIED + 1):
@@ -147,7 +147,7 @@ def _facts(policy: Policy) -> Iterator[Mapping[str, int]]:
 
 def _codes(policy: Policy) -> list[Code]:
     """Every expression selection evaluates."""
-    codes = [code for _, code in policy.facts] + [guard.check for guard in policy.guards]
+    codes = [code for _, code in (*policy.lets, *policy.facts)] + [guard.check for guard in policy.guards]
     codes += [rule.want for rule in policy.select]
     return codes + [code for rule in policy.select for code in rule.policies.values()]
 

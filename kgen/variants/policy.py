@@ -1,14 +1,15 @@
 """What dispatch must know of an operator, compiled from its spec into plain JSON-able data.
 
-Derived values (`let`) do not cross to dispatch: expressions are inlined, so that they speak only of
-parameters, facts and scalars.
+Nothing is written out on the way: derived values (`let`) that these expressions name cross beside them, each
+once, and so do the alternatives of a rule that others name.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from kgen.definitions import needed
 from kgen.fp8 import DTYPES as FP8
 from kgen.layout import AXES, CACHE_SIZES
 from kgen.manifest import (
@@ -16,7 +17,6 @@ from kgen.manifest import (
     HEADER,
     ArgumentRule,
     AxisRule,
-    Code,
     Guard,
     ParamRule,
     Policy,
@@ -25,12 +25,13 @@ from kgen.manifest import (
     VariantArg,
     VariantRule,
     Word,
+    alternative,
     tail_words,
 )
 from kgen.spec.arguments import axis_facts
-from kgen.spec.evaluate import inline, target_fields
-from kgen.spec.model import ArgumentSpec, OpSpec, SelectSpec, TargetSpec, VariantSpec
-from kgen.syntax.ast import Attr, Expr, Name, to_code, walk
+from kgen.spec.evaluate import target_fields
+from kgen.spec.model import ArgumentSpec, Let, OpSpec, SelectSpec, TargetSpec, VariantSpec
+from kgen.syntax.ast import Attr, Expr, Name, names_of, substitute, to_code, walk
 
 
 def compile_policy(op: OpSpec, targets: Mapping[str, TargetSpec] | None = None) -> Policy:
@@ -45,19 +46,20 @@ def compile_policy(op: OpSpec, targets: Mapping[str, TargetSpec] | None = None) 
                 type=p.type,
                 tag=p.tag,
                 values=tuple(rule.name for rule in variants) if p.type == "variant" else p.values,
-                default=code_of(op, p.default) if p.default is not None else None,
+                default=to_code(p.default) if p.default is not None else None,
                 where=str(p.span),
             )
             for p in op.params
         ),
-        arguments=tuple(_argument(op, a) for a in op.arguments),
+        arguments=tuple(_argument(a) for a in op.arguments),
         words=argument_words(op),
-        facts=tuple((fact.name, code_of(op, fact.expr)) for fact in op.facts),
-        guards=tuple(Guard(code_of(op, g.check), g.because, str(g.span)) for g in op.guards),
+        lets=tuple((let.name, to_code(let.expr)) for let in _lets(op)),
+        facts=tuple((fact.name, to_code(fact.expr)) for fact in op.facts),
+        guards=tuple(Guard(to_code(g.check), g.because, str(g.span)) for g in op.guards),
         select=tuple(_select(op, rule) for rule in op.select),
         layouts={name: dataclasses.asdict(layout) for name, layout in op.layouts.items()},
         variants=variants,
-        positions={axis: code_of(op, size) for axis, size in op.positions.items()},
+        positions={axis: to_code(size) for axis, size in op.positions.items()},
         targets=_figures(op, targets or {}),
     )
 
@@ -82,16 +84,16 @@ def argument_words(op: OpSpec, chosen: VariantSpec | None = None) -> tuple[Word,
     for argument in op.arguments:
         words += _argument_words(argument)
     derived = [fact.name for fact in op.facts]
-    known = [p.name for p in op.params] + [let.name for let in op.lets]
-    known += [a.name for a in op.arguments if a.kind in ("int", "float")]
-    shapes = axis_facts(op.arguments, [*known, *derived])
+    shapes = axis_facts(op.arguments, _given_names(op))
     tail = tail_words(rule_of(chosen)) if chosen is not None else ()
     return (*words, *(Word(name, "fact") for name in (*shapes, *derived)), *tail)
 
 
-def code_of(op: OpSpec, expr: Expr) -> Code:
-    """An expression as it crosses to dispatch."""
-    return to_code(inline(expr, op.lets))
+def _given_names(op: OpSpec) -> list[str]:
+    """What the names of an operator's expressions may stand for, but for facts that shapes define."""
+    known = ["target", *(p.name for p in op.params), *(let.name for let in op.lets)]
+    known += [a.name for a in op.arguments if a.kind in ("int", "float")]
+    return known + [fact.name for fact in op.facts]
 
 
 def _argument_words(argument: ArgumentSpec) -> list[Word]:
@@ -114,7 +116,8 @@ def strided_axes(argument: ArgumentSpec) -> tuple[str, ...]:
 def _figures(op: OpSpec, targets: Mapping[str, TargetSpec]) -> Mapping[str, Mapping[str, Scalar]]:
     """What the expressions that dispatch evaluates ask of each target, by dotted name."""
     records = {"target", *(p.name for p in op.params if p.type == "target")}
-    parts = (part for expr in _expressions(op) for part in walk(inline(expr, op.lets)))
+    exprs = (*_expressions(op), *(let.expr for let in _lets(op)))
+    parts = (part for expr in exprs for part in walk(expr))
     asked = {part.dotted: part.name for part in parts if isinstance(part, Attr) and part.base.name in records}
     if any(dtype in p.values for p in op.params if p.type == "dtype" for dtype in FP8):
         asked[FLAVOUR] = "fp8"
@@ -124,11 +127,24 @@ def _figures(op: OpSpec, targets: Mapping[str, TargetSpec]) -> Mapping[str, Mapp
     return {name: {dotted: known[name][asked[dotted]] for dotted in sorted(asked)} for name in known}
 
 
+def _lets(op: OpSpec) -> Iterable[Let]:
+    """The derived values that the expressions of a policy come down to, in dependency order."""
+    lets = {let.name: let for let in op.lets}
+    named = [name for expr in _expressions(op) for name in names_of(expr) if name in lets]
+    used = set(needed(named, lambda name: names_of(lets[name].expr) & lets.keys()))
+    return [let for let in op.lets if let.name in used]
+
+
 def _expressions(op: OpSpec) -> Iterator[Expr]:
+    """Those that dispatch evaluates, but for defaults, which know parameters alone."""
     yield from (fact.expr for fact in op.facts)
     yield from (guard.check for guard in op.guards)
     for rule in op.select:
         yield from (rule.policies or {"": rule.want}).values()
+    for argument in op.arguments:
+        yield from (axis.size for axis in argument.axes)
+        yield from (expr for expr in (argument.workspace, argument.when) if expr is not None)
+    yield from op.positions.values()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,19 +162,19 @@ def _axes(argument: ArgumentSpec) -> tuple[_Axis, ...]:
     return tuple(_Axis(axis.name, axis.size, axis.name not in strided) for axis in argument.axes)
 
 
-def _argument(op: OpSpec, argument: ArgumentSpec) -> ArgumentRule:
+def _argument(argument: ArgumentSpec) -> ArgumentRule:
     when = argument.workspace or argument.when
     return ArgumentRule(
         name=argument.name,
         kind=argument.kind,
         dtype=argument.dtype,
-        axes=tuple(AxisRule(axis.name, code_of(op, axis.size), axis.unit) for axis in _axes(argument)),
+        axes=tuple(AxisRule(axis.name, to_code(axis.size), axis.unit) for axis in _axes(argument)),
         cache=argument.cache,
         access=argument.access,
         optional=argument.optional,
         workspace=argument.workspace is not None,
         zeroed=argument.zeroed,
-        when=code_of(op, when) if when is not None else None,
+        when=to_code(when) if when is not None else None,
         because=argument.because,
         broadcast=argument.broadcast,
     )
@@ -166,12 +182,15 @@ def _argument(op: OpSpec, argument: ArgumentSpec) -> ArgumentRule:
 
 def _select(op: OpSpec, rule: SelectSpec) -> SelectRule:
     policies = rule.policies or {}
+    given = _given_names(op)
+    taken = {*given, *axis_facts(op.arguments, given)}
+    others = {name: Name(alternative(rule.param, name)) for name in policies if name not in taken}
     return SelectRule(
         param=rule.param,
-        want=code_of(op, rule.want),
+        want=to_code(substitute(rule.want, others)),
         pick=rule.pick,
         where=str(rule.span),
         default=rule.default,
-        policies={name: code_of(op, expr) for name, expr in policies.items()},
+        policies={name: to_code(substitute(expr, others)) for name, expr in policies.items()},
         env=rule.env,
     )

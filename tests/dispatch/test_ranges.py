@@ -1,6 +1,7 @@
 """Plans by range: a scalar that grows makes no plan a step, and never uses one past its range."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from kgen.semantics import INT_MAX, INT_MIN
 from kgen.tuning import TunedClass, TuningTable
 from tests.dispatch.figures import figures
 from tests.dispatch.test_launch import arguments, words_of
-from tests.dispatch.toy import OPERATOR, POLICY, toy_dispatcher
+from tests.dispatch.toy import BASE, OPERATOR, POLICY, toy_dispatcher
 
 
 class Counted:
@@ -196,3 +197,30 @@ def test_lengths_may_come_in_any_order(counted):
         )
         assert seen["sums"] - seen["parts"] == 3 * 8 * 4 * seen["num_parts"]
     assert counted.plans == 1
+
+
+def test_an_alternative_that_names_another_has_the_range_of_both():
+    """What an alternative leaves aside narrows nothing."""
+    limit, rows = ["name", "limit"], ["name", "num_rows"]
+    policies = {
+        "long": ["if", ["<=", limit, ["int", 100]], ["int", 0], ["int", 512]],
+        "short": ["if", ["<=", limit, ["int", 60]], ["int", 0], ["int", 512]],
+        "main": [
+            "if", [">", rows, ["int", 2]], ["name", "partition_size.long"], ["name", "partition_size.short"]
+        ],
+    }  # fmt: skip
+    rule = replace(POLICY.select[1], policies=policies, default="main", want=policies["main"])
+    policy = replace(POLICY, select=(POLICY.select[0], rule))
+    for num_rows, most in ((3, 100), (2, 60)):
+        names = {
+            **BASE,
+            "num_rows": num_rows,
+            "num_heads": 8,
+            "num_kv_heads": 2,
+            "num_blocks": 5,
+            "limit": 50,
+        }
+        fixed = {name: value for name, value in names.items() if name not in ("reuse", "partition_size")}
+        call = Bound({**fixed, "num_words": 38}, {}, {}, {"limit": 50}, frozenset(), "cpu")
+        tracker = follow_decisions(policy, call, select(policy, call, (), jit=True), {})
+        assert tracker.intervals["limit"] == (0, most)

@@ -7,7 +7,7 @@ import pytest
 from kgen.diagnostics import KgenError
 from kgen.dispatch.model import Bound, Built
 from kgen.dispatch.select import complete, nearest_value, on_target, select
-from kgen.manifest import Entry
+from kgen.manifest import Entry, Guard
 from kgen.tuning import TunedClass
 from tests.dispatch.toy import BASE, POLICY, toy_dispatcher, variant_name, write_library
 
@@ -180,3 +180,45 @@ def test_a_kernel_this_machine_cannot_run_is_not_chosen(compiler, monkeypatch):
     write_library(compiler.folder, [compiler.make(requires=("toy1", "toy2", "toy3"))], monkeypatch)
     assert selection_for(dispatcher).kernel is None
     assert [skip.reason for skip in dispatcher.registry.skipped()] == ["this machine lacks toy2, toy3"]
+
+
+def with_alternatives(lets=(), **policies):
+    """The toy, whose partition size has these alternatives; `main` is the default."""
+    rule = replace(POLICY.select[1], policies=policies, default="main", want=policies["main"])
+    return replace(POLICY, lets=lets, select=(POLICY.select[0], rule))
+
+
+LIMIT, LONG = ["name", "limit"], ["name", "partition_size.long"]
+
+
+def test_an_alternative_may_name_others_and_derived_values():
+    policy = with_alternatives(
+        (("pages", ["*", ["name", "block_size"], ["int", 4]]), ("none", ["//", ["int", 1], ["int", 0]])),
+        long=["if", ["<=", LIMIT, ["int", 100]], ["name", "pages"], ["int", 512]],
+        never=["name", "none"],
+        main=["if", [">", LIMIT, ["int", 9]], ["call", "max", LONG, LONG], ["name", "partition_size.never"]],
+    )
+    chosen = [select(policy, bound(limit=limit), (), jit=True).choices[1] for limit in (50, 500)]
+    assert [(c.value, c.source) for c in chosen] == [(64, "policy main"), (512, "policy main")]
+    named = select(policy, bound(limit=500, policy="long"), (), jit=True)
+    assert named.params["partition_size"] == 512 and named.names["pages"] == 64
+    with pytest.raises(KgenError, match="division by zero"):
+        select(policy, bound(limit=9), (), jit=True)
+
+
+def test_alternatives_that_name_each_other_in_a_circle_are_a_fault():
+    policy = with_alternatives(long=["name", "partition_size.main"], main=LONG)
+    with pytest.raises(KgenError, match=r"K212.*is made of itself"):
+        select(policy, bound(), (), jit=True)
+
+
+def test_a_guard_that_names_a_derived_value_is_told_with_what_that_is_made_of():
+    guard = Guard(["not", ["name", "tight"]], "it must not be tight", "toy.yaml:43:5")
+    policy = replace(
+        POLICY,
+        lets=(("tight", ["<", ["*", ["name", "head_dim"], ["name", "block_size"]], ["int", 500]]),),
+        guards=(guard,),
+    )
+    with pytest.raises(KgenError) as caught:
+        select(policy, bound(), (), jit=True)
+    assert caught.value.diagnostics[0].message == "toy: it must not be tight (block_size = 16, head_dim = 8)"

@@ -152,6 +152,36 @@ def test_facts_move_with_the_scalars_they_are_made_of():
     assert tracker.intervals["s"] == (1025, 1536)
 
 
+def test_a_definition_is_followed_only_where_it_is_needed():
+    definitions = {
+        "near": ["<", S, number(100)],
+        "far": ["if", ["name", "near"], number(1), ["//", S, number(8)]],
+        "either": ["if", [">", N, number(1)], ["name", "far"], ["//", S, number(3)]],
+        "none": ["//", N, number(0)],
+        "held": ["if", ["==", N, number(12)], N, ["name", "none"]],
+    }
+    tracker = Tracker({"n": 12}, {"s": 7}, (), definitions)
+    assert tracker.constant(["name", "held"]) == 12
+    assert tracker.intervals["s"] == (INT_MIN, INT_MAX)
+    assert tracker.constant(["+", ["name", "either"], ["name", "far"]]) == 2
+    assert tracker.intervals["s"] == (INT_MIN, 99)
+    assert set(tracker.still_names()) == {"n"}
+    with pytest.raises(EvaluationError, match="division by zero"):
+        tracker.constant(["name", "none"])
+
+
+@pytest.mark.parametrize("count", [20, 3000])
+def test_facts_made_of_each_other_many_times_over(count):
+    """A few are followed; of very many the last ones hold the scalars, and the values are right."""
+    facts = [("f0", S), *((f"f{i}", ["call", "max", *[["name", f"f{i - 1}"]] * 2]) for i in range(1, count))]
+    names = {name: 5 for name, _ in facts}
+    tracker = Tracker(names, {"s": 5}, facts)
+    assert tracker.follow(["name", f"f{count - 1}"]).value == 5
+    assert tracker.intervals["s"] == ((INT_MIN, INT_MAX) if count == 20 else (5, 5))
+    tracker = Tracker({}, {"s": 5}, (), dict(facts))
+    assert tracker.follow(["name", f"f{count - 1}"]).value == 5
+
+
 def test_an_int_that_leaves_64_bits_ends_an_interval():
     tracker = Tracker({}, {"s": 100})
     sized = tracker.follow(["*", ["call", "align", S, number(64)], number(2**40)])

@@ -16,7 +16,7 @@ from kgen.variants.policy import argument_words
 from tests.kernels.harness import DTYPES, NARROW, WIDE, Kernel, cache_words, in_order, kernel, tensor
 
 TOLERANCE = {"f32": 4e-6, "f16": 2e-3, "bf16": 1.6e-2}
-EVEN_SHARES = ("piece_states", "piece_out", "arrivals", "row_pieces")  # workspaces of GPUs alone
+EVEN_SHARES = ("piece_states", "piece_out", "arrivals")  # workspaces of GPUs alone
 
 # Every branch of the template: innermost axes, tails of head_dim, pages against tiles, blocks of rows.
 AXES = ("dtype", "head_dim", "block_size", "layout", "reuse_kv_times", "partition_size")

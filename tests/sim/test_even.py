@@ -173,15 +173,14 @@ def test_shares_are_of_visible_keys(arch, variant, args):
 def test_the_workspace_does_not_grow_with_lengths():
     sizes = {"num_seqs": 64, "num_heads": 32, "num_kv_heads": 8, "head_dim": 128, "block_size": 16}
     call = {**sizes, "dtype": "bf16", "layout": "bshd", "arch": "sim:sm_90", "reuse_kv_times": 4}
-    size = {
+    found = {
         ops.workspace_size("paged_attention", **call, max_seq_len=longest, partition_size=EVEN)
         for longest in (4096, 131072)
     }
-    assert size == {3 * 4 * 132 * 4 * (128 + 2) * 4}
+    assert found == {3 * 4 * 132 * 4 * (128 + 2) * 4}
     call |= {"num_heads": 128, "num_kv_heads": 1, "reuse_kv_times": 128}  # one block of a multiprocessor
-    assert ops.workspace_size("paged_attention", **call, max_seq_len=4096, partition_size=EVEN) == (
-        3 * 132 * 128 * (128 + 2) * 4 + 64 * 2 * 4  # pieces, and how many each sequence is in
-    )
+    size = ops.workspace_size("paged_attention", **call, max_seq_len=4096, partition_size=EVEN)
+    assert size == 3 * 132 * 128 * (128 + 2) * 4
 
 
 def test_policy_even_is_for_gpus():

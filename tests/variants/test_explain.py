@@ -51,6 +51,27 @@ def test_some_values_break_a_rule_whatever_the_others_are(catalog, given, rules)
     assert [r.rule for r in found] == rules
 
 
+def test_a_broken_rule_is_told_with_the_figures_that_are_known(with_op):
+    catalog = with_op(
+        """\
+        op: x
+        doc: d
+        templates: {cpu: cpu/paged_attention.cpp.j2}
+        params:
+          arch: {type: target, tag: "{}"}
+          head_dim: {type: int, min: 8, max: 512, tag: "d{}"}
+          block_size: {type: int, min: 1, max: 64, tag: "b{}"}
+        let: {half: head_dim // 2, page: half * block_size}
+        require:
+          - check: half >= 32 and page > 64 and target.wave > 1
+            because: small pages are slow
+        arguments: {n: {scalar: int}}
+        """
+    )
+    (found,) = why_rejected(catalog.ops["x"], {"head_dim": 40}, catalog)
+    assert (found.rule, found.figures) == ("half >= 32 and page > 64 and target.wave > 1", {"half": 20})
+
+
 def test_cells_of_a_build_with_some_values(catalog, shipped):
     matrix = expand(shipped("wide"), catalog, "cpu_avx2")
     op = catalog.ops["paged_attention"]

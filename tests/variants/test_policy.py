@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from kgen.dispatch.codes import Defined, definitions, names_in
 from kgen.manifest import HEADER, Policy, to_json
 from kgen.manifest_read import from_json
 from kgen.semantics import evaluate
@@ -34,7 +35,6 @@ def test_the_argument_block_of_attention(catalog):
         *("piece_states", "piece_states_stride_piece", "piece_states_stride_row"),
         *("piece_out", "piece_out_stride_piece", "piece_out_stride_row"),
         *("arrivals", "arrivals_stride_worker"),
-        *("row_pieces", "row_pieces_stride_seq", "row_pieces_stride_pass"),
         *("num_seqs", "num_heads", "num_blocks", "num_kv_heads", "max_pages"),
         *(fact.name for fact in catalog.ops["paged_attention"].facts),
     ]
@@ -73,29 +73,34 @@ def test_every_policy_survives_json(catalog):
         assert json.loads(text)["spec_hash"] == op.spec_hash
 
 
-def names_in(code):
-    if isinstance(code, list):
-        if len(code) == 2 and code[0] == "name":
-            yield code[1]
-        for part in code:
-            yield from names_in(part)
+def value(policy, code, names):
+    """The value of an expression of a policy, which may name derived values and policies."""
+    return evaluate(code, Defined(names, definitions(policy)))
 
 
-def test_no_derived_value_crosses_to_dispatch(catalog):
-    for op in catalog.ops.values():
-        policy = compile_policy(op)
-        lets = {let.name for let in op.lets}
-        codes = [code for _, code in policy.facts] + [a.when for a in policy.arguments]
-        codes += [g.check for g in policy.guards] + [s.want for s in policy.select]
-        assert not lets & {name for code in codes for name in names_in(code)}
+@pytest.mark.parametrize("op", ["paged_attention", "extend_attention", "reshape_and_cache"])
+def test_derived_values_cross_once_each_in_order_and_only_where_they_are_named(catalog, op):
+    spec = catalog.ops[op]
+    policy = compile_policy(spec)
+    made = [name for name, _ in policy.lets]
+    assert made == [let.name for let in spec.lets if let.name in made]
+    codes = [code for _, code in policy.facts] + [a.when for a in policy.arguments if a.when]
+    codes += [axis.size for a in policy.arguments for axis in a.axes]
+    codes += [g.check for g in policy.guards] + [c for s in policy.select for c in s.policies.values()]
+    named = {name for code in codes for name in names_in(code)}
+    within = {name for _, code in policy.lets for name in names_in(code)}
+    lets = {let.name for let in spec.lets}
+    assert made and set(made) == (named | within) & lets
+    for at, (_, code) in enumerate(policy.lets):
+        assert names_in(code) & lets <= set(made[:at])
 
 
 def test_workspaces_say_when_they_are_needed(catalog):
     policy = compile_policy(catalog.ops["paged_attention"])
     arguments = {a.name: a for a in policy.arguments}
     assert arguments["tmp_out"].workspace and not arguments["out"].workspace
-    assert evaluate(arguments["tmp_out"].when, {"partition_size": 512}) is True
-    assert evaluate(arguments["tmp_out"].when, {"partition_size": 0}) is False
+    assert value(policy, arguments["tmp_out"].when, {"partition_size": 512}) is True
+    assert value(policy, arguments["tmp_out"].when, {"partition_size": 0}) is False
 
 
 def test_axes_say_which_must_be_contiguous(catalog):
@@ -116,7 +121,7 @@ def test_a_scale_crosses_with_its_condition_and_its_stride(catalog):
     rule = {a.name: a for a in policy.arguments}["k_scale"]
     assert rule.broadcast and not rule.optional and not rule.workspace
     assert [(a.name, a.size, a.unit) for a in rule.axes] == [("head", ["name", "num_kv_heads"], False)]
-    wanted = {d: evaluate(rule.when, {"kv_dtype": d}) for d in ("bf16", "fp8_e4m3", "fp8_e5m2")}
+    wanted = {d: value(policy, rule.when, {"kv_dtype": d}) for d in ("bf16", "fp8_e4m3", "fp8_e5m2")}
     assert wanted == {"bf16": False, "fp8_e4m3": True, "fp8_e5m2": True}
     assert "multiples of a scale" in rule.because
 
@@ -136,8 +141,8 @@ def test_partition_policy(catalog, group, seqs, length, want):
     policy = compile_policy(catalog.ops["paged_attention"])
     rule = next(r for r in policy.select if r.param == "partition_size")
     facts = {"group": group, "num_seqs": seqs, "num_heads": 2 * group, "max_seq_len": length}
-    assert evaluate(rule.policies["vllm"], facts) == want
-    assert evaluate(rule.want, {**facts, "target.compute_units": 0}) == want
+    assert value(policy, rule.policies["vllm"], facts) == want
+    assert value(policy, rule.want, {**facts, "target.compute_units": 0}) == want
     assert (rule.default, rule.env, rule.pick) == ("auto", "PA_PARTITION_SIZE", "exact")
 
 
@@ -160,7 +165,7 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
     rule = next(r for r in policy.select if r.param == "partition_size")
     facts = {"num_seqs": seqs, "num_kv_heads": heads, "passes": 1, "max_seq_len": length}
     facts["target.compute_units"] = units
-    assert evaluate(rule.policies["balanced"], facts) == want
+    assert value(policy, rule.policies["balanced"], facts) == want
 
 
 @pytest.mark.parametrize(
@@ -186,7 +191,7 @@ def test_calls_that_name_no_policy_get_even_shares_but_for_short_rows_and_one_al
     rule = next(r for r in policy.select if r.param == "partition_size")
     facts = {"num_seqs": seqs, "num_heads": 4 * heads, "num_kv_heads": heads, "passes": 1, "group": group}
     facts |= {"max_seq_len": length, "target.compute_units": units, "target.group_products": units == 132}
-    assert evaluate(rule.want, facts) == want
+    assert value(policy, rule.want, facts) == want
 
 
 def test_figures_of_targets_cross_where_a_rule_asks_for_them(catalog):

@@ -2,7 +2,9 @@
 // came.
 //
 //   KGEN_BOXES(map)                    a parameter of a kernel: how a tensor lies (BoxMap)
-//   Boxes<T, Rows, Dims> boxes(map)    a box is Rows tokens of one head: all dims of them, or one panel
+//   Boxes<T, Rows, Dims> boxes(map, once)
+//                                      a box is Rows tokens of one head: all dims of them, or one panel. Of
+//                                      what is read `once` caches keep nothing that they need room for
 //   boxes.bring(to, at, landings, turn, row, head, block, panel)
 //                                      one box, from element `at` of a shared array on, a multiple of 1024
 //                                      bytes. One lane asks for it. panel: its first
@@ -77,7 +79,7 @@ class Boxes {
  public:
   static constexpr int kBytes = Rows * Dims * static_cast<int>(sizeof(T));
 
-  explicit Boxes(const BoxMap& map) : map_(map), memory_(map.address, map.elements) {}
+  explicit Boxes(const BoxMap& map, bool /*once*/ = false) : map_(map), memory_(map.address, map.elements) {}
 
   void bring(const LdsArray<T>& to, int at, const Landings& landings, int turn, int row, int head, int block,
              int panel = 0, Where where = here()) const {
@@ -161,19 +163,27 @@ class Boxes {
  public:
   static constexpr int kBytes = Rows * Dims * static_cast<int>(sizeof(T));
 
-  KGEN_DEVICE explicit Boxes(const BoxMap& map) : map_(map) {}
+  KGEN_DEVICE explicit Boxes(const BoxMap& map, bool once = false) : map_(map) {
+    if (once) {
+      asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
+    } else {
+      asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy_));
+    }
+  }
 
   KGEN_DEVICE void bring(const LdsArray<T>& to, int at, const Landings& landings, int turn, int row, int head,
                          int block, int panel = 0) const {
     asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to.address(at)),
-        "l"(&map_), "r"(0), "r"(row), "r"(panel), "r"(head), "r"(block), "r"(landings.address(turn))
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(to.address(at)),
+        "l"(&map_), "r"(0), "r"(row), "r"(panel), "r"(head), "r"(block), "r"(landings.address(turn)),
+        "l"(policy_)
         : "memory");
   }
 
  private:
   const BoxMap& map_;
+  uint64_t policy_;
 };
 
 #endif

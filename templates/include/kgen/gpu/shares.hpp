@@ -55,7 +55,11 @@ class Line {
     int own = 0;
     KGEN_UNROLL
     for (int i = 0; i < kKept; ++i) {
-      kept_[i] = i < each_ && first + i < seqs_ ? places_(first + i) : 0;
+      // All are asked for before the first is there: what is past the last is the last again, and does not
+      // count.
+      const int seq = first + i < seqs_ ? first + i : seqs_ - 1;
+      const int places = each_ > 0 ? places_(seq) : 0;
+      kept_[i] = i < each_ && first + i < seqs_ ? places : 0;
       own += kept_[i];
     }
     KGEN_NO_UNROLL

@@ -10,7 +10,9 @@
 //   stage.land(to)                                 all of them are in the shared array, for other threads too
 //                                                  once the block has met
 //   copy_row(to, at, rows, word, dim)              16 bytes of a row into the array, under way until this
-//   lane copies_wait()                                  has waited for all that it asked for so
+//                                                  lane has waited for all that it asked for so
+//   copy_part(to, at, memory, from)                the same of 16 bytes of a memory, from an element on
+//   copies_wait()                                  waits for them
 //   Array<T>{memory, first}                        array[i] is element first + i of the memory
 #pragma once
 
@@ -87,6 +89,11 @@ KGEN_DEVICE void copy_row(const LdsArray<T>& to, int at, const Rows<T>&, int64_t
                "l"(word + dim * static_cast<int>(sizeof(T)))
                : "memory");
 }
+template <typename T>
+KGEN_DEVICE void copy_part(const LdsArray<T>& to, int at, const Global<T>& memory, int64_t from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to.address(at)), "l"(memory.address(from))
+               : "memory");
+}
 KGEN_DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <typename T, int Count>
@@ -106,6 +113,12 @@ KGEN_DEVICE void copy_row(const LdsArray<T>& to, int at, const Rows<T>& rows, in
                           Where where = here()) {
   constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   to.template store<kVector>(at, rows.template load<kVector>(word, dim, where), where);
+}
+template <typename T>
+KGEN_DEVICE void copy_part(const LdsArray<T>& to, int at, const Global<T>& memory, int64_t from,
+                           Where where = here()) {
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  to.template store<kVector>(at, memory.template load<kVector>(from, where), where);
 }
 KGEN_DEVICE void copies_wait() {}
 
