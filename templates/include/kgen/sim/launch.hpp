@@ -27,7 +27,7 @@ void launch(const char* kernel, Dim grid, int threads, const Body& body) {
   Machine& m = machine();
   m.kernel = kernel;
   m.grid = grid;
-  device().begin_launch();
+  device().forget();
   const auto thread = [](const void* data) { (*static_cast<const Body*>(data))(); };
   const int64_t blocks = grid.x * grid.y * grid.z;
   for (int64_t turn = 0; turn < blocks; ++turn) {

@@ -1,59 +1,94 @@
-// What the simulator notes of each byte of device memory, by pages, for those that a launch touches.
+// What the simulator notes of device memory, by pages, for those that a launch touches.
 #pragma once
 
 #include "kgen/sim/support.hpp"
 
 namespace kgen::sim {
 
-// A word for each byte, of two kinds; absent where nothing is noted in the page.
+// Notes of two kinds, one of each for a cell of 2^shift bytes: as many as what touches the page is made of.
+// Either is absent where the page has none.
 struct ShadowPage {
-  uintptr_t number;   // 0: none
-  uint32_t* writes;   // the stamp of the last write, 0: none
-  uint32_t* readers;  // the chain of stamps of the reads since
-};
-
-class ShadowPages {
- public:
   static constexpr int kBytes = 4096;
 
-  ShadowPages() = default;
-  ShadowPages(const ShadowPages&) = delete;
-  ShadowPages& operator=(const ShadowPages&) = delete;
-  ~ShadowPages() { clear(); }
+  uintptr_t number;  // 0: none
+  int shift;
+  uint32_t* writes;   // the stamp of the last write, 0: none
+  uint32_t* readers;  // the chain of stamps of the reads since
 
-  void clear() {
-    for (ShadowPage& page : pages_) {
-      free(page.writes);
-      free(page.readers);
-    }
-    pages_.clear();
-    used_ = 0;
-  }
-
-  // body(page, first byte in it, bytes, bytes before them) for each page that `bytes` bytes from `first` on
-  // lie in, at most two.
-  template <typename Body>
-  void of(const void* first, int bytes, const Body& body) {
-    const uintptr_t at = reinterpret_cast<uintptr_t>(first);
-    const int begin = static_cast<int>(at % kBytes);
-    const int within = kBytes - begin < bytes ? kBytes - begin : bytes;
-    body(page(at / kBytes), begin, within, 0);
-    if (within < bytes) body(page(at / kBytes + 1), 0, bytes - within, within);
-  }
-
-  static uint32_t* cells() {
-    auto* made = static_cast<uint32_t*>(calloc(kBytes, sizeof(uint32_t)));
+  uint32_t* cells() const {
+    auto* made = static_cast<uint32_t*>(calloc(kBytes >> shift, sizeof(uint32_t)));
     if (made == nullptr) out_of_memory("the shadow of device memory");
     return made;
   }
 
+  void drop() {
+    free(writes);
+    free(readers);
+  }
+
+  // Cells that are no larger than 2^to bytes.
+  void refine(int to) {
+    ShadowPage finer = {number, to, nullptr, nullptr};
+    if (writes != nullptr) finer.writes = finer.cells_of(writes, shift - to);
+    if (readers != nullptr) finer.readers = finer.cells_of(readers, shift - to);
+    drop();
+    *this = finer;
+  }
+
  private:
-  ShadowPage& page(uintptr_t number) {
+  uint32_t* cells_of(const uint32_t* coarse, int apart) const {
+    uint32_t* made = cells();
+    for (int i = 0; i < kBytes >> shift; ++i) made[i] = coarse[i >> apart];
+    return made;
+  }
+};
+
+// What an access touches of a page: cells from `first` to before `last`, after so many of its bytes.
+struct ShadowPart {
+  ShadowPage& page;
+  int first, last, before;
+
+  // Of a cell, its first byte as the access counts.
+  int byte(int cell) const { return before + ((cell - first) << page.shift); }
+};
+
+class ShadowPages {
+ public:
+  ShadowPages() = default;
+  ~ShadowPages() { clear(); }
+
+  void clear() {
+    for (ShadowPage& page : pages_) page.drop();
+    pages_.clear();
+    used_ = 0;
+  }
+
+  // body(part) for each page that `bytes` bytes from `first` on lie in, at most two.
+  template <typename Body>
+  void of(const void* first, int bytes, const Body& body) {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(first);
+    const int shift = __builtin_ctzll(at | bytes | 16);
+    const int begin = static_cast<int>(at % ShadowPage::kBytes);
+    const int room = ShadowPage::kBytes - begin;
+    const int within = room < bytes ? room : bytes;
+    body(part(at / ShadowPage::kBytes, shift, begin, within, 0));
+    if (within < bytes) body(part(at / ShadowPage::kBytes + 1, shift, 0, bytes - within, within));
+  }
+
+ private:
+  ShadowPart part(uintptr_t number, int shift, int begin, int bytes, int before) {
+    ShadowPage& at = page(number, shift);
+    if (at.shift > shift) at.refine(shift);
+    return {at, begin >> at.shift, (begin + bytes) >> at.shift, before};
+  }
+
+  ShadowPage& page(uintptr_t number, int shift) {
     ShadowPage& found = slot(number);
     if (found.number == number) return found;
     if (2 * ++used_ > pages_.size()) grow();
     ShadowPage& made = slot(number);
     made.number = number;
+    made.shift = shift;
     return made;
   }
 

@@ -5,17 +5,9 @@
 #pragma once
 
 #include "kgen/sim/chains.hpp"
-#include "kgen/sim/order.hpp"
+#include "kgen/sim/stamps.hpp"
 
 namespace kgen::sim {
-
-// Who touched device memory: a thread between one barrier or release and the next.
-struct Stamp {
-  Access access;
-  uint32_t block;     // its number in the grid
-  uint32_t releases;  // of the thread before it
-  bool atomic;
-};
 
 class Telling {
  public:
