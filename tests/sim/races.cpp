@@ -160,6 +160,15 @@ KERNEL(adds_to_a_count_of_its_own) {
   if (block() == 1) ints(a).load(place(0));  // FAULT
 }
 
+KERNEL(does_not_look_at_the_count) {
+  const Notes notes;
+  bring(a);
+  kgen::device_release();
+  announce(a, notes);
+  kgen::device_acquire();
+  if (block() == 1) ints(a).load(place(0));
+}
+
 KERNEL(tells_by_compare_and_swap) {
   const Global<int64_t> words(a.data, a.count / 2);
   bring(a);

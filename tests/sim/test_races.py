@@ -91,6 +91,16 @@ def test_a_race_is_stopped_where_it_shows(kernels, kernel):
     assert answer.error[1:] == (block, thread, simulated.fault_line(kernel, SOURCE))
 
 
+def test_who_happens_to_be_last_is_found_in_the_other_order_of_blocks(library, kernels):
+    data = torch.zeros(4096, dtype=torch.int32)
+    assert kernels.call("does_not_look_at_the_count", data).code == 0
+    library.kgen_sim_backwards(1)
+    answer = kernels.call("does_not_look_at_the_count", data)
+    assert (answer.code, answer.error[1:3]) == (7, (0, 0))
+    told = f"element {PIECES} of data was touched by thread 0 of block (1, 0, 0), {SILENT}"
+    assert LATE + told in answer.message
+
+
 @pytest.mark.parametrize("kernel", CLEAN)
 @pytest.mark.parametrize("backwards", [0, 1])
 def test_what_is_ordered_is_no_race(library, kernels, kernel, backwards):

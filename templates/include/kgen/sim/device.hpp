@@ -34,6 +34,7 @@ class Device {
     pages_.clear();
     stamps_.clear();
     readers_.clear();
+    newest_ = {};
     telling().forget();
   }
 
@@ -108,14 +109,12 @@ class Device {
 
   void note_read(const ShadowPart& part, uint32_t now) {
     if (part.page.readers == nullptr) part.page.readers = part.page.cells();
-    uint32_t before = ~0u, after = 0;
     for (int i = part.first; i < part.last; ++i) {
       uint32_t& readers = part.page.readers[i];
-      if (readers != before) {
-        before = readers;
-        after = with_reader(before, now);
-      }
-      readers = after;
+      // What a thread reads in turn was mostly read by the same threads.
+      if (readers != newest_.before || now != newest_.now)
+        newest_ = {readers, now, with_reader(readers, now)};
+      readers = newest_.after;
     }
   }
 
@@ -183,9 +182,14 @@ class Device {
     machine().stop(where, "%s of what this launch writes: %s", word, told.chars);
   }
 
+  struct Step {
+    uint32_t before, now, after;
+  };
+
   ShadowPages pages_;
   Stamps stamps_;
   Chains readers_;
+  Step newest_{};  // of a chain of readers
 };
 
 inline Device the_device;

@@ -65,7 +65,8 @@ inline void keep_order(int&) {}
 template <typename T, int N>
 void keep_order(Vec<T, N>&) {}
 
-// Blocks run one after another here: what one wrote is there for the next, but who has not said so stops.
+// Blocks run one after another here, and what one wrote is there for the next. Whether it was said is
+// checked.
 inline void device_release(Where = here()) { sim::telling().release(); }
 inline void device_acquire(Where = here()) { sim::telling().acquire(); }
 
