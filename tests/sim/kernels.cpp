@@ -274,7 +274,7 @@ KERNEL(brings_a_box) {  // rows 16 to 31, and behind them what an own wave store
     }
     it.landings.wait(round, 0);
     kgen::block_sync();
-    for (int i = t(); i < 128; i += 128) {
+    for (int i = t(); i < 128 && kgen::block_x() == 0; i += 128) {
       const auto piece = it.halves.load<8>(kgen::in_box<16>(i / 8, i % 2 * 8, i % 8 / 2 * 16));
       for (int e = 0; e < 8; ++e) floats(a).store(4096 + i * 8 + e, kgen::to_float(piece[e]));
       floats(a).store(5120 + i, kgen::to_float(it.halves.load(4096 + i)));

@@ -16,6 +16,7 @@ using kgen::Vec;
   KGEN_KERNEL(kThreads, 1) void name(const Args a);                                        \
   extern "C" __attribute__((visibility("default"))) int run_##name(const int64_t* words) { \
     return kgen::sim::run<Args>(words, 1, 1, 7, [](const Args& a) {                        \
+      kgen::sim::name_tensors({{"data", a.data}});                                         \
       kgen::sim::launch(#name, {kBlocks, 1, 1}, kThreads, [&] { name(a); });               \
     });                                                                                    \
   }                                                                                        \

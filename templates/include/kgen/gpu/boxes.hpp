@@ -92,7 +92,8 @@ class Boxes {
       const int64_t from =
           block * map_.stride_block + head * map_.stride_head + (row + r) * map_.stride_row + panel * 64;
       for (int dim = 0; dim < Dims; dim += 8) {
-        to.template store_by_engine<8>(at + place(r, dim), memory_.template load<8>(from + dim, where),
+        to.template store_by_engine<8>(at + place(r, dim),
+                                       memory_.template load_constant<8>(from + dim, "a box", where),
                                        landings.byte(turn), where);
       }
     }

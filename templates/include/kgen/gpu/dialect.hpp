@@ -37,8 +37,10 @@
 //   exp2(x) log2(x)                                the chip's own instructions
 //   global.compare_and_swap(at, expected, value)   on int64; gives what was there before
 //   global.fetch_add(at, value)                    on int, likewise: every block sees the others' additions
-//   device_release()                               what this thread wrote is there for a thread that is told
-//   device_acquire()                               by a fetch_add after it, and says this
+//   device_release()                               what this thread wrote, or had acquired, goes with a
+//                                                  fetch_add after it, once its block has met
+//   device_acquire()                               this thread sees what went with additions before one of
+//                                                  its block, once that has met
 //
 // Words that touch memory or other lanes end with `Where where = here()`: the simulator's note of the
 // line that spoke them, and nothing elsewhere.

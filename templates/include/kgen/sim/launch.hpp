@@ -27,14 +27,21 @@ void launch(const char* kernel, Dim grid, int threads, const Body& body) {
   Machine& m = machine();
   m.kernel = kernel;
   m.grid = grid;
+  device().forget();
   const auto thread = [](const void* data) { (*static_cast<const Body*>(data))(); };
   const int64_t blocks = grid.x * grid.y * grid.z;
   for (int64_t turn = 0; turn < blocks; ++turn) {
     if (m.fault.found || (*reported != 0 && !keep_writes)) return;
-    const int64_t i = backwards ? blocks - 1 - turn : turn;
-    m.block = {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
+    m.number = backwards ? blocks - 1 - turn : turn;
+    m.block = m.block_of(m.number);
     m.run_block(threads, thread, &body);
   }
+}
+
+// The tensors of the call that runs by their names, for what is said of faults.
+template <int Count>
+void name_tensors(const Tensor (&tensors)[Count]) {
+  for (const Tensor& each : tensors) device().tensors.push(each);
 }
 
 // Runs a call: `kernels(args)` launches what it needs. `words` begins with `abi`, `words` and `error`.
@@ -58,8 +65,11 @@ int run(const int64_t* words, int64_t abi, int64_t abi_error, int64_t fault_erro
   traffic().reset();
   banks().reset();
   reported = error;
+  device().tensors.clear();
+  device().tensors.push({"the error word", words[2]});
   kernels(args);
   machine().release();
+  device().forget();
   int64_t found[4] = {fault_error, fault.block, fault.thread, fault.line};
   if (fault.found) {
     fprintf(stderr, "kgen sim: %s\n", fault.message.chars);

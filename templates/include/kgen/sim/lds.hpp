@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kgen/sim/banks.hpp"
+#include "kgen/sim/order.hpp"
 #include "kgen/sim/reading.hpp"
 
 namespace kgen::sim {
@@ -9,9 +10,8 @@ namespace kgen::sim {
 constexpr unsigned char kPoison = 0xff;  // NaN in every float format
 constexpr int kLdsLimit = KGEN_LDS_LIMIT;
 
-// Two accesses of a byte by different threads, one of them a write, race unless a block_sync lies between
-// them, or a wave_sync where both threads are of one wave, or the later knows of the earlier by what handed
-// the memory over. Products read while others go on: see `Reading`.
+// Two accesses of a byte by different threads, one of them a write, race unless something orders them.
+// Products read while others go on: see `Reading`.
 class Shadow {
  public:
   void resize(int bytes) {
@@ -78,25 +78,14 @@ class Shadow {
   };
   static constexpr uint32_t kTold = ~0u;
 
-  static Access this_access() { return access_of(machine().current); }
-  static Access access_of(int thread) {
-    return {machine().epoch, machine().wave_of(thread).orders, clocks().now(thread), thread};
-  }
-
   static bool same(const Access& a, const Access& b) {
     return a.thread == b.thread && a.time == b.time && a.order == b.order && a.epoch == b.epoch;
-  }
-
-  static bool same_wave(const Access& a, const Access& b) {
-    return a.thread / kWaveLanes == b.thread / kWaveLanes;
   }
 
   static bool conflicts(const Access& past, const Access& now) {
     if (past.epoch < machine().first_epoch) return false;  // of another block
     if (machine().is_engine(past)) return !clocks().knows(now.thread, past.thread, past.time);
-    if (past.epoch != now.epoch || past.thread == now.thread) return false;
-    if (same_wave(past, now) && past.order < now.order) return false;
-    return !clocks().knows(now.thread, past.thread, past.time);
+    return !is_before(past, now);
   }
 
   // Two readers are enough to remember, the newest of a wave and another (of another wave, if any): a

@@ -65,9 +65,10 @@ inline void keep_order(int&) {}
 template <typename T, int N>
 void keep_order(Vec<T, N>&) {}
 
-// Blocks run one after another here: what one wrote is there for the next.
-inline void device_release(Where = here()) {}
-inline void device_acquire(Where = here()) {}
+// Blocks run one after another here, and what one wrote is there for the next. Whether it was said is
+// checked.
+inline void device_release(Where = here()) { sim::telling().release(); }
+inline void device_acquire(Where = here()) { sim::telling().acquire(); }
 
 template <typename T>
 T shuffle(T x, int lane, Where where = here()) {

@@ -11,6 +11,7 @@ class Running {
   const char* kernel = "";
   Dim grid{1, 1, 1};
   Dim block{0, 0, 0};        // the one that runs
+  int64_t number = 0;        // its own
   int current = 0;           // the thread that runs
   uint32_t serial = 0;       // of the block, over all launches
   uint32_t epoch = 0;        // of barriers, likewise: accesses in one epoch are not ordered by a barrier
@@ -20,9 +21,13 @@ class Running {
   int64_t blocks_run = 0;
   Fault fault{};
 
+  int threads() { return static_cast<int>(threads_.size()); }
   int lane() const { return current % kWaveLanes; }
   Wave& wave() { return wave_of(current); }
   Wave& wave_of(int thread) { return waves_[thread / kWaveLanes]; }
+
+  // Where in the grid a block is, by its number.
+  Dim block_of(int64_t i) const { return {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y}; }
 
   // The running thread waits for its wave or its block, at `word`.
   void wait(State state, const char* word, Where where) {
@@ -54,7 +59,7 @@ class Running {
   }
 
   void begin_fault(int thread, Where where) {
-    fault = {true, block.x + grid.x * (block.y + grid.y * block.z), thread, where.line, {}};
+    fault = {true, number, thread, where.line, {}};
     fault.message.add("%s:%d: %s, block (%d, %d, %d), thread %d (wave %d, lane %d): ", where.file, where.line,
                       kernel, static_cast<int>(block.x), static_cast<int>(block.y), static_cast<int>(block.z),
                       thread, thread / kWaveLanes, thread % kWaveLanes);

@@ -39,7 +39,7 @@ struct Thread {
   uint32_t told;     // engine_fences so far
 };
 
-// Who touched shared memory, and when.
+// Who touched memory, and when.
 struct Access {
   uint32_t epoch;
   uint32_t order;  // wave_syncs of its wave before it

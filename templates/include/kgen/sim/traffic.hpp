@@ -1,6 +1,7 @@
 // Global memory as the simulator sees it: bounds, bytes moved, and a log that can take all writes back.
 #pragma once
 
+#include "kgen/sim/device.hpp"
 #include "kgen/sim/meeting.hpp"
 
 namespace kgen::sim {
@@ -87,41 +88,67 @@ class Global {
   template <int N>
   Vec<T, N> load(int64_t at, Where where = here()) const {
     const char* from = checked<N>(at, "read", where);
-    traffic().read(from, sizeof(T) * N);
-    Vec<T, N> value;
-    memcpy(&value, from, sizeof(T) * N);
-    return value;
+    device().read(touch<N>(from), where);
+    return moved<N>(from);
   }
   T load(int64_t at, Where where = here()) const { return load<1>(at, where)[0]; }
   T load_uniform(int64_t at, Where where = here()) const {
     const int64_t first = Meeting<int64_t>(at, "load_uniform", where).of(0);
-    if (first == at) return load(at, where);
+    if (first == at) return load_constant<1>(at, "load_uniform", where)[0];
     machine().stop(where, "load_uniform: lane 0 reads element %lld, this lane %lld",
                    static_cast<long long>(first), static_cast<long long>(at));
+  }
+  // What nothing writes in this launch.
+  template <int N>
+  Vec<T, N> load_constant(int64_t at, const char* word, Where where) const {
+    const char* from = checked<N>(at, "read", where);
+    device().read_constant(touch<N>(from), word, where);
+    return moved<N>(from);
   }
   void prefetch(int64_t at, Where where = here()) const { checked<1>(at, "prefetch", where); }
 
   template <int N>
   void store(int64_t at, const Vec<T, N>& value, Where where = here()) const {
     char* to = checked<N>(at, "write", where);
-    traffic().write(to, sizeof(T) * N);
-    memcpy(to, &value, sizeof(T) * N);
+    device().write(touch<N>(to), where);
+    put(to, value);
   }
   void store(int64_t at, T value, Where where = here()) const { store<1>(at, Vec<T, 1>{{value}}, where); }
 
   T compare_and_swap(int64_t at, T expected, T value, Where where = here()) const {
-    const T old = load(at, where);
-    if (old == expected) store(at, value, where);
+    char* word = checked<1>(at, "compare_and_swap", where);
+    device().atomic(touch<1>(word), false, where);
+    const T old = moved<1>(word)[0];
+    if (old == expected) put(word, value);
     return old;
   }
   T fetch_add(int64_t at, T value, Where where = here()) const {
     static_assert(sizeof(T) == sizeof(int), "fetch_add works on int");
-    const T old = load(at, where);
-    store(at, old + value, where);
+    char* word = checked<1>(at, "fetch_add", where);
+    device().atomic(touch<1>(word), true, where);
+    const T old = moved<1>(word)[0];
+    put(word, old + value);
     return old;
   }
 
  private:
+  template <int N>
+  Touch touch(const char* at) const {
+    return {at, sizeof(T) * N, base_, sizeof(T)};
+  }
+  template <int N>
+  static Vec<T, N> moved(const char* from) {
+    traffic().read(from, sizeof(T) * N);
+    Vec<T, N> value;
+    memcpy(&value, from, sizeof(T) * N);
+    return value;
+  }
+  template <typename Value>
+  static void put(char* to, const Value& value) {
+    traffic().write(to, sizeof(value));
+    memcpy(to, &value, sizeof(value));
+  }
+
   template <int N>
   char* checked(int64_t at, const char* access, Where where) const {
     static_assert(sizeof(T) * N <= 16, "one access moves at most 16 bytes");
