@@ -12,7 +12,10 @@ class Chains {
     uint32_t item, before;
   };
 
-  void clear() { links_.clear(); }
+  void release() {
+    links_.release();
+    known_.release();
+  }
 
   // The chain of `item` and what is in `before`.
   uint32_t add(uint32_t item, uint32_t before) {
@@ -39,7 +42,6 @@ class Chains {
 
   void start() {
     links_.push({});
-    known_.clear();
     known_.resize(size_t{1} << kSlotBits);
   }
 

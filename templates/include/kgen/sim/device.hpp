@@ -31,9 +31,9 @@ class Device {
 
   // Between launches: what came before one is there for all of it.
   void forget() {
-    pages_.clear();
-    stamps_.clear();
-    readers_.clear();
+    pages_.release();
+    stamps_.release();
+    readers_.release();
     newest_ = {};
     telling().forget();
   }

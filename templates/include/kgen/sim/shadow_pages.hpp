@@ -55,11 +55,11 @@ struct ShadowPart {
 class ShadowPages {
  public:
   ShadowPages() = default;
-  ~ShadowPages() { clear(); }
+  ~ShadowPages() { release(); }
 
-  void clear() {
+  void release() {
     for (ShadowPage& page : pages_) page.drop();
-    pages_.clear();
+    pages_.release();
     used_ = 0;
   }
 

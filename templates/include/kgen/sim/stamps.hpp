@@ -25,9 +25,9 @@ inline bool same(const Stamp& a, const Stamp& b) {
 // The stamps of a launch by their numbers; 0 is of nobody.
 class Stamps {
  public:
-  void clear() {
-    all_.clear();
-    newest_.clear();
+  void release() {
+    all_.release();
+    newest_.release();
   }
 
   const Stamp& operator[](uint32_t number) { return all_[number]; }

@@ -30,13 +30,19 @@ class Array {
   Array() = default;
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
-  ~Array() { free(items_); }
+  ~Array() { release(); }
 
   T* begin() { return items_; }
   T* end() { return items_ + size_; }
   T& operator[](size_t i) { return items_[i]; }
   size_t size() const { return size_; }
   void clear() { size_ = 0; }
+  // Gives its memory back too.
+  void release() {
+    free(items_);
+    items_ = nullptr;
+    size_ = capacity_ = 0;
+  }
 
   void resize(size_t size) {
     if (size > capacity_) reserve(size);

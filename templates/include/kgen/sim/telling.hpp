@@ -14,12 +14,12 @@ class Telling {
   // Between launches: what came before one is there for all of its blocks.
   void forget() {
     serial_ = 0;
-    releases_.clear();
-    announcements_.clear();
-    counts_.clear();
-    words_.clear();
-    heard_.clear();
-    acquired_.clear();
+    releases_.release();
+    announcements_.release();
+    counts_.release();
+    words_.release();
+    heard_.release();
+    acquired_.release();
   }
 
   // Releases of the running thread so far.
