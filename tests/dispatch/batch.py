@@ -12,14 +12,16 @@ HEAD_DIM, BLOCK = 64, 16
 class Batch:
     """A decode batch over scattered pages; memory no row uses is NaN, ids past a row are wild."""
 
-    def __init__(self, lens, heads=4, kv_heads=2, dtype=torch.float32, seed=0, max_pages=None):
+    def __init__(
+        self, lens, heads=4, kv_heads=2, dtype=torch.float32, seed=0, max_pages=None, head_dim=HEAD_DIM
+    ):
         draw = torch.Generator().manual_seed(seed)
         self.seq_lens = torch.tensor(lens, dtype=torch.int32)
         self.pages = [-(-length // BLOCK) for length in lens]
         used = sum(self.pages)
-        self.q = torch.randn(len(lens), heads, HEAD_DIM, generator=draw).to(dtype)
+        self.q = torch.randn(len(lens), heads, head_dim, generator=draw).to(dtype)
         self.k, self.v = (
-            torch.full((used + 3, BLOCK, kv_heads, HEAD_DIM), torch.nan).to(dtype) for _ in "kv"
+            torch.full((used + 3, BLOCK, kv_heads, head_dim), torch.nan).to(dtype) for _ in "kv"
         )
         ids = torch.randperm(used, generator=draw) + 1
         width = max_pages or max([1, *self.pages]) + 1
@@ -30,9 +32,9 @@ class Batch:
             self.block_table[row, :count] = mine
             place += count
             for cache in (self.k, self.v):
-                values = torch.randn(count * BLOCK, kv_heads, HEAD_DIM, generator=draw).to(dtype)
+                values = torch.randn(count * BLOCK, kv_heads, head_dim, generator=draw).to(dtype)
                 values[lens[row] :] = torch.nan
-                cache[mine] = values.view(count, BLOCK, kv_heads, HEAD_DIM)
+                cache[mine] = values.view(count, BLOCK, kv_heads, head_dim)
         self.max_seq_len = max([0, *lens])
 
     def tensors(self):
@@ -41,7 +43,8 @@ class Batch:
     def run(self, **options):
         return ops.paged_attention(*self.tensors(), **{"max_seq_len": self.max_seq_len, **options})
 
-    def expected(self, scale=HEAD_DIM**-0.5, **masks):
+    def expected(self, scale=None, **masks):
+        scale = self.q.shape[-1] ** -0.5 if scale is None else scale
         return reference.paged_attention(*self.tensors(), scale, BSHD, **masks)
 
 

@@ -17,14 +17,14 @@ EVEN = -1
 class Call:
     """A call of even shares that a test may give fewer workers than the chip has."""
 
-    def __init__(self, batch, arch, reuse=4):
+    def __init__(self, batch, arch, reuse=4, scale=None):
         self.batch = batch
         self.operator = OPERATORS["paged_attention"]
         self.dispatcher = ops.dispatcher()
         self.out = torch.empty_like(batch.q)
         self.lse = torch.empty(batch.q.shape[:2])
         tensors = (self.out, self.lse, *batch.tensors(), None, None)  # no scales
-        rest = (None, batch.max_seq_len, "bshd", EVEN, reuse, None, None, arch)
+        rest = (scale, batch.max_seq_len, "bshd", EVEN, reuse, None, None, arch)
         self.arguments = (*tensors, *rest)
         self.plan = self.dispatcher.plan(self.operator, *self.arguments)
         self.pointers = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)

@@ -39,12 +39,16 @@ def test_few_workers_and_many_come_to_the_same(arch):
         close(lse, want_lse, 1e-4)
 
 
-@pytest.mark.parametrize(("heads", "reuse"), [(65, 64), (100, 128), (260, 128)])
-def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, backwards):
-    """Two teams, one of them with a few rows only, and passes in which one has none."""
-    batch = Batch([5, 1500, 0, 64, 129, 2500], heads=heads, kv_heads=1, dtype=torch.bfloat16)
+@pytest.mark.parametrize(
+    ("heads", "reuse", "head_dim"),
+    [(65, 64, 64), (100, 128, 64), (260, 128, 64), (65, 128, 128), (64, 64, 192), (3, 64, 256)],
+)
+def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, head_dim, backwards):
+    """Two teams, one of them with a few rows only, and passes in which one has none. The last row is in more
+    pieces than are merged in one round where there are many workers."""
+    batch = Batch([5, 1500, 0, 64, 129, 2900], heads, 1, torch.bfloat16, head_dim=head_dim)
     call, (want, want_lse) = Call(batch, "sim:sm_90", reuse), batch.expected()
-    forwards = {workers: call.run(workers) for workers in (1, 3, 12)}
+    forwards = {workers: call.run(workers) for workers in (1, 3, 10**6)}
     for out, lse in forwards.values():
         close(out, want, TOLERANCE)
         close(lse, want_lse, 1e-4)
@@ -52,6 +56,18 @@ def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, 
     for workers, (out, lse) in forwards.items():
         again, lse_again = call.run(workers)
         assert torch.equal(out, again) and torch.equal(lse, lse_again)
+
+
+@pytest.mark.parametrize("reuse", [4, 16, 64])
+@pytest.mark.parametrize("scale", [-0.5, 0.0])
+def test_a_scale_of_either_sign(scale, reuse):
+    """Where it is negative, the smallest product has the largest weight."""
+    batch = Batch([5, 700, 0, 300], heads=reuse, kv_heads=1, dtype=torch.bfloat16)
+    call, (want, want_lse) = Call(batch, "sim:sm_90", reuse, scale), batch.expected(scale)
+    for workers in (1, 3):
+        out, lse = call.run(workers)
+        close(out, want, TOLERANCE)
+        close(lse, want_lse, 1e-4)
 
 
 @pytest.mark.parametrize(("heads", "reuse"), [(70, 128), (12, 16)])
