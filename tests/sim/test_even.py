@@ -45,10 +45,11 @@ def test_few_workers_and_many_come_to_the_same(arch):
 )
 def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, head_dim, backwards):
     """Two teams, one of them with a few rows only, and passes in which one has none. The last row is in more
-    pieces than are merged in one round where there are many workers."""
+    pieces than are merged in one round where there are many workers; of five, one ends a row and others
+    behind it."""
     batch = Batch([5, 1500, 0, 64, 129, 2900], heads, 1, torch.bfloat16, head_dim=head_dim)
     call, (want, want_lse) = Call(batch, "sim:sm_90", reuse), batch.expected()
-    forwards = {workers: call.run(workers) for workers in (1, 3, 10**6)}
+    forwards = {workers: call.run(workers) for workers in (1, 3, 5, 10**6)}
     for out, lse in forwards.values():
         close(out, want, TOLERANCE)
         close(lse, want_lse, 1e-4)
@@ -87,6 +88,26 @@ def test_faults_of_a_row_stay_with_it_where_others_follow_in_the_same_share(head
     assert call.out[1].isnan().all() and call.lse[1].isnan().all()
     for row in (0, 2):
         assert torch.equal(call.out[row], want[0][row]) and torch.equal(call.lse[row], want[1][row])
+
+
+@pytest.mark.parametrize(("heads", "reuse"), [(70, 128), (12, 16), (4, 4)])
+@pytest.mark.parametrize("length", [-1, 10**6])
+def test_a_row_of_a_length_that_cannot_be_is_nan_and_no_other(heads, reuse, length):
+    """As on a GPU, where what was written stays; it may be the first of a share, the last, or between."""
+    for row in range(3):
+        batch = Batch([300, 40, 500], heads=heads, kv_heads=1, dtype=torch.bfloat16)
+        call = Call(batch, "sim:sm_90", reuse)
+        want = call.run(1)
+        call.library().kgen_sim_keep_writes(1)
+        try:
+            batch.seq_lens[row] = length
+            with pytest.raises(KgenError, match=f"row {row}"):
+                call.run(1)
+        finally:
+            call.library().kgen_sim_keep_writes(0)
+        for other in range(3):
+            for got, right in zip((call.out[other], call.lse[other]), (w[other] for w in want), strict=True):
+                assert got.isnan().all() if other == row else torch.equal(got, right)
 
 
 @pytest.mark.parametrize("arch", ["sim:gfx942", "sim:sm_90"])

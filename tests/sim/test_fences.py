@@ -12,7 +12,7 @@ from kgen.diagnostics import KgenError
 from kgen.render.emit import render
 from kgen.spec.load import load_catalog
 from kgen.variants.matrix import make_variant
-from tests.dispatch.batch import Batch
+from tests.dispatch.batch import Batch, close
 from tests.sim.even_call import Call
 
 FORMS = {  # name: architecture, dtype, heads served at once
@@ -93,9 +93,12 @@ def mutants(request):
 RUNS = [(workers, backwards) for workers in (10**6, 4, 2) for backwards in (0, 1)]
 
 
-def test_what_has_all_of_them_is_no_race(mutants):
+def test_what_has_all_of_them_is_right_and_no_race(mutants):
+    want, want_lse = mutants.call.batch.expected()
     for workers, backwards in RUNS:
         assert mutants.fault(-1, workers, backwards) == ""
+        close(mutants.call.out, want, 8e-3)
+        close(mutants.call.lse, want_lse, 1e-4)
 
 
 def test_each_fence_and_barrier_is_missed(mutants):

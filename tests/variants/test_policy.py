@@ -179,6 +179,13 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
         (132, 1, 8, 33_793, 4, -1),
         (132, 1, 1, 131_072, 128, 1024),  # by teams, and up to 132 parts
         (132, 1, 1, 135_169, 128, -1),
+        (132, 16, 1, 8192, 128, 1024),  # of several sequences, where they fill the chip about once
+        (132, 16, 1, 8192, 48, -1),
+        (132, 17, 1, 8192, 128, -1),
+        (132, 11, 1, 6144, 64, 1024),
+        (132, 10, 1, 6144, 64, -1),
+        (132, 131, 1, 1025, 128, -1),  # parts of one token are parts
+        (132, 256, 1, 1024, 128, 0),
         (132, 2, 8, 2048, 4, -1),
         (80, 256, 32, 131_072, 4, -1),
         (0, 64, 8, 4096, 4, 0),  # a CPU
