@@ -207,18 +207,19 @@ KGEN_DEVICE Global<int> arrivals_of(const Args& a) {
           (a.max_workers - 1) * a.arrivals_stride_worker + 2};
 }
 
-// The most tokens a sequence can have.
-KGEN_DEVICE int64_t most_tokens(const Args& a) {
+// The most tokens a sequence can have, of those that a length of 32 bits can tell.
+KGEN_DEVICE unsigned most_tokens(const Args& a) {
   const int64_t held = a.num_blocks > 0 ? a.max_pages * kBlockSize : 0;
-  return a.max_seq_len < held ? a.max_seq_len : held;
+  const int64_t most = a.max_seq_len < held ? a.max_seq_len : held;
+  return most < INT32_MAX ? static_cast<unsigned>(most) : INT32_MAX;
 }
 
 // The tokens of a sequence. A length past the table, or in a pool without pages, is reported and
 // read as none.
 KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
   const int length = kgen::uniform(loaded);
-  const int64_t limit = most_tokens(a);
-  bad = length < 0 || length > limit;
+  const unsigned limit = most_tokens(a);
+  bad = static_cast<unsigned>(length) > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
   return bad ? 0 : length;
 }
@@ -299,15 +300,14 @@ KGEN_DEVICE void prefetch_row(const Args& a, const Pass& pass, const Opening& ro
 }
 
 // The tokens of a sequence that its query sees, none where its length cannot be.
-KGEN_DEVICE int seq_tokens(const Args& a, int seq) {
-  const int length = seq_lens_of(a).load(seq);
-  const int held = length < 0 || length > most_tokens(a) ? 0 : length;
+KGEN_DEVICE int seq_tokens([[maybe_unused]] const Args& a, [[maybe_unused]] int seq, int length, unsigned most) {
+  const int held = static_cast<unsigned>(length) > most ? 0 : length;
   return held;
 }
 
 // Even shares: see shares.hpp. A worker is a block. Blocks next to one another have the same share of different heads.
 constexpr int kWorkers = 608;
-constexpr int kEnough = 532;
+constexpr int kEnough = 28;  // of 32 workers keep memory busy
 constexpr int tiles_in(int tokens) { return tokens < kBlockTokens ? 1 : tokens / kBlockTokens; }
 constexpr int kRowCost = tiles_in(64);
 constexpr int kLeastShare = kRowCost + tiles_in(256 - 64);
@@ -318,31 +318,31 @@ KGEN_DEVICE int heads_of(const Args& a) { return static_cast<int>(a.num_kv_heads
 
 // Workers of a head, at most.
 KGEN_DEVICE int workers_of(const Args& a) {
-  const int fit = kWorkers / heads_of(a);
+  const int fit = kgen::quotient(kWorkers, heads_of(a));
   const int most = static_cast<int>(a.max_shares);
   return fit < 1 ? 1 : fit < most ? fit : most;
 }
 
 // As many of them as keep memory busy.
-KGEN_DEVICE int enough_of(const Args& a) {
-  const int fit = kEnough / heads_of(a);
-  return fit < 1 ? 1 : fit;
-}
+KGEN_DEVICE int enough_of(int workers) { return workers < 2 ? 1 : workers * kEnough / 32; }
 
 // Where a block stands: its head, and its number among the workers of that.
 struct Worker {
-  int head, number, first;  // first: of all workers, the first of this head
+  int head, number;
+  int workers, first;  // of this head at most, and of all the first of them
 
   KGEN_DEVICE explicit Worker(const Args& a)
-      : head(kgen::block_x() % heads_of(a)), number(kgen::block_x() / heads_of(a)), first(head * workers_of(a)) {}
+      : head(kgen::block_x()), number(kgen::block_y()), workers(workers_of(a)), first(head * workers) {}
 };
 
 // The places on the line of each sequence.
 struct Places {
   const Args& a;
+  unsigned most;
 
-  KGEN_DEVICE int operator()(int seq) const {
-    return kRowCost + (seq_tokens(a, seq) + kBlockTokens - 1) / kBlockTokens;
+  KGEN_DEVICE int load(int seq) const { return seq_lens_of(a).load(seq); }
+  KGEN_DEVICE int operator()(int seq, int length) const {
+    return kRowCost + kgen::quotient(seq_tokens(a, seq, length, most) + kBlockTokens - 1, kBlockTokens);
   }
 };
 
@@ -358,27 +358,19 @@ struct Tile {
 constexpr int kBeginAt = 0, kEndAt = 4, kPresentAt = 8, kArrivalAt = 9;
 constexpr int kPiecesAt = 2;  // from kBeginAt or kEndAt
 
-// Notes where this worker's share begins and ends, and what there is to know of these places. The first two waves look
-// for one each.
-KGEN_DEVICE void note_share(const Args& a, const kgen::LdsArray<int>& notes, const Worker& worker) {
-  const int wave = kgen::wave_id();
-  if (wave < 2) {
-    const kgen::Line<Places> line(static_cast<int>(a.num_seqs), Places{a});
-    const Shares shares(line, workers_of(a), kLeastShare, enough_of(a));
-    const bool idle = worker.number >= shares.workers();
-    const kgen::Cut cut = shares.cut(line, idle ? 0 : worker.number + wave);
-    if (kgen::lane_id() == 0) {
-      const int at = wave == 0 ? kBeginAt : kEndAt;
-      notes.store(at, cut.seq);
-      notes.store(at + 1, cut.tile);
-      if (cut.tile > 0) {
-        const kgen::Pieces pieces = shares.pieces(cut.begin, cut.tiles);
-        notes.store(at + kPiecesAt, worker.first + pieces.first);
-        notes.store(at + kPiecesAt + 1, pieces.count);
-      }
-    }
-  }
-  kgen::block_sync();
+// Notes where this worker's share begins or ends, at one place where it has none, and the pieces of the row that is cut
+// there. All lanes of a wave.
+KGEN_DEVICE void note_share(const Args& a, const kgen::LdsArray<int>& notes, const Worker& worker, int at) {
+  const kgen::Line<Places> line(static_cast<int>(a.num_seqs), Places{a, most_tokens(a)});
+  const Shares shares(line, worker.workers, kLeastShare, enough_of(worker.workers));
+  const int number = worker.number + (at == kEndAt ? 1 : 0);
+  const kgen::Cut cut = shares.cut(line, worker.number < shares.workers() ? number : 0);
+  const kgen::Pieces pieces = cut.tile > 0 ? shares.pieces(cut.begin, cut.tiles) : kgen::Pieces{0, 0};
+  if (kgen::lane_id() != 0) return;
+  notes.store(at, cut.seq);
+  notes.store(at + 1, cut.tile);
+  notes.store(at + kPiecesAt, worker.first + pieces.first);
+  notes.store(at + kPiecesAt + 1, pieces.count);
 }
 
 KGEN_DEVICE Tile noted(const kgen::LdsArray<int>& notes, int at) {
@@ -1005,7 +997,9 @@ KGEN_KERNEL(kThreads, 2) void paged_attention_gfx942_f16_d128_b16_bhsd_r4_even(c
   const auto notes = lds.array<int>(kNotesAt, kNotesCount);
   const Worker worker(a);
   const Pass pass = pass_of(a, worker.head);
-  note_share(a, notes, worker);
+  const int wave = kgen::wave_id();
+  if (wave < 2) note_share(a, notes, worker, wave == 0 ? kBeginAt : kEndAt);
+  kgen::block_sync();
   const Tile begin = noted(notes, kBeginAt), end = noted(notes, kEndAt);
   Tile at = begin;
   Piece piece = {-1, false, {}};

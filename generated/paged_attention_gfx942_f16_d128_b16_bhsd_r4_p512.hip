@@ -214,18 +214,19 @@ KGEN_DEVICE Global<float> tmp_out_of(const Args& a) {
 
 KGEN_DEVICE int parts_of(int length) { return (length + kPartition - 1) / kPartition; }
 
-// The most tokens a sequence can have.
-KGEN_DEVICE int64_t most_tokens(const Args& a) {
+// The most tokens a sequence can have, of those that a length of 32 bits can tell.
+KGEN_DEVICE unsigned most_tokens(const Args& a) {
   const int64_t held = a.num_blocks > 0 ? a.max_pages * kBlockSize : 0;
-  return a.max_seq_len < held ? a.max_seq_len : held;
+  const int64_t most = a.max_seq_len < held ? a.max_seq_len : held;
+  return most < INT32_MAX ? static_cast<unsigned>(most) : INT32_MAX;
 }
 
 // The tokens of a sequence. A length past the table or the workspace, or in a pool without pages, is reported and
 // read as none.
 KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
   const int length = kgen::uniform(loaded);
-  const int64_t limit = most_tokens(a);
-  bad = length < 0 || length > limit;
+  const unsigned limit = most_tokens(a);
+  bad = static_cast<unsigned>(length) > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
   return bad ? 0 : length;
 }
@@ -297,9 +298,8 @@ KGEN_DEVICE Opening open_row(const Args& a, int seq, int first) {
 }
 
 // The tokens of a sequence that its query sees, none where its length cannot be.
-KGEN_DEVICE int seq_tokens(const Args& a, int seq) {
-  const int length = seq_lens_of(a).load(seq);
-  const int held = length < 0 || length > most_tokens(a) ? 0 : length;
+KGEN_DEVICE int seq_tokens([[maybe_unused]] const Args& a, [[maybe_unused]] int seq, int length, unsigned most) {
+  const int held = static_cast<unsigned>(length) > most ? 0 : length;
   return held;
 }
 
@@ -717,7 +717,7 @@ KGEN_KERNEL(kCombineThreads, 3) void paged_attention_gfx942_f16_d128_b16_bhsd_r4
   const bool serves = team < kCombineTeams && row < a.num_seqs * heads;  // threads past the last team sum nothing
   const int seq = serves ? row / heads : 0;
   const int head = row % heads;
-  const int parts = serves ? parts_of(seq_tokens(a, seq)) : 0;
+  const int parts = serves ? parts_of(seq_tokens(a, seq, seq_lens_of(a).load(seq), most_tokens(a))) : 0;
   const int64_t max_row = seq * a.max_logits_stride_seq + head * a.max_logits_stride_head;
   const int64_t sum_row = seq * a.exp_sums_stride_seq + head * a.exp_sums_stride_head;
   const int64_t out_row = seq * a.tmp_out_stride_seq + head * a.tmp_out_stride_head + dim;

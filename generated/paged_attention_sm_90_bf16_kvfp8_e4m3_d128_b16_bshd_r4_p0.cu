@@ -201,18 +201,19 @@ KGEN_DEVICE Global<float> v_scale_of(const Args& a) {
           (a.num_kv_heads - 1) * a.v_scale_stride_head + 1};
 }
 
-// The most tokens a sequence can have.
-KGEN_DEVICE int64_t most_tokens(const Args& a) {
+// The most tokens a sequence can have, of those that a length of 32 bits can tell.
+KGEN_DEVICE unsigned most_tokens(const Args& a) {
   const int64_t held = a.num_blocks > 0 ? a.max_pages * kBlockSize : 0;
-  return a.max_seq_len < held ? a.max_seq_len : held;
+  const int64_t most = a.max_seq_len < held ? a.max_seq_len : held;
+  return most < INT32_MAX ? static_cast<unsigned>(most) : INT32_MAX;
 }
 
 // The tokens of a sequence. A length past the table, or in a pool without pages, is reported and
 // read as none.
 KGEN_DEVICE int length_of(const Args& a, int seq, int loaded, bool& bad) {
   const int length = kgen::uniform(loaded);
-  const int64_t limit = most_tokens(a);
-  bad = length < 0 || length > limit;
+  const unsigned limit = most_tokens(a);
+  bad = static_cast<unsigned>(length) > limit;
   if (bad && kgen::thread_id() == 0) kgen::report(a.error, 3, seq, limit, length);
   return bad ? 0 : length;
 }

@@ -144,7 +144,8 @@ KGEN_DEVICE Vec<float, N> shuffle_xor(const Vec<float, N>& x, Where where = here
 
 KGEN_DEVICE uint64_t ballot(bool predicate, Where = here()) { return __ballot_sync(kAllLanes, predicate); }
 KGEN_DEVICE int bits_set(uint64_t bits) { return __popcll(bits); }
-KGEN_DEVICE int uniform(int x, Where = here()) { return x; }
+// From here on the compiler too knows that lanes have the same.
+KGEN_DEVICE int uniform(int x, Where = here()) { return __shfl_sync(kAllLanes, x, 0); }
 
 // ---- memory
 

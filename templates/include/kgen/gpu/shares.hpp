@@ -12,12 +12,18 @@
 // memory busy, and else all at the same places.
 //
 // Everything follows from the lengths alone, so that each worker finds its own share. Lanes of a wave do it
-// together and end with the same.
+// together and end with the same. All blocks wait for it before the first key is asked for, and its
+// instructions come from memory: few of them, and few divisions.
 #pragma once
 
 #include "kgen/gpu/dialect.hpp"
 
 namespace kgen {
+
+// a / b of numbers that are not negative, which takes a chip fewer instructions than one with signs.
+KGEN_DEVICE int quotient(int a, int b) {
+  return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
+}
 
 // The sum of x over the lanes before this one, and over all.
 struct Scan {
@@ -40,8 +46,9 @@ KGEN_DEVICE int last_lane_to(int limit, int value, Where where = here()) {
   return bits_set(ballot(value <= limit, where)) - 1;
 }
 
-// The line under a head. `places(seq)` says how many a sequence takes; a lane counts `each_`
-// of them, and keeps the first few, so that most batches are read once.
+// The line under a head. `places.load(seq)` reads the length of a sequence, and places(seq, length) says how
+// many places it takes; a lane counts `each_` sequences, and keeps the first few, so that most batches are
+// read once.
 template <typename Places>
 class Line {
  public:
@@ -53,18 +60,21 @@ class Line {
       : places_(places), seqs_(seqs), each_((seqs + kWave - 1) / kWave) {
     const int first = lane_id() * each_;
     int own = 0;
+    // All are asked for before the first is there: what is past the last is the last again, and does not
+    // count.
+    int lengths[kKept] = {};
+    if (seqs_ > 0) {
+      KGEN_UNROLL
+      for (int i = 0; i < kKept; ++i) lengths[i] = places_.load(first + i < seqs_ ? first + i : seqs_ - 1);
+    }
     KGEN_UNROLL
     for (int i = 0; i < kKept; ++i) {
-      // All are asked for before the first is there: what is past the last is the last again, and does not
-      // count.
-      const int seq = first + i < seqs_ ? first + i : seqs_ - 1;
-      const int places = each_ > 0 ? places_(seq) : 0;
-      kept_[i] = i < each_ && first + i < seqs_ ? places : 0;
+      kept_[i] = i < each_ && first + i < seqs_ ? places_(first + i, lengths[i]) : 0;
       own += kept_[i];
     }
     KGEN_NO_UNROLL
     for (int i = kKept; i < each_; ++i) {
-      if (first + i < seqs_) own += places_(first + i);
+      if (first + i < seqs_) own += places_(first + i, places_.load(first + i));
     }
     const Scan found = scan(own);
     before_ = found.before;
@@ -85,19 +95,20 @@ class Line {
   // The row that has a place, which is on the line.
   KGEN_DEVICE Row row_of(int place) const {
     const int lane = last_lane_to(place, before_);
-    Row row = {lane * each_, uniform(shuffle(before_, lane)), 0};
+    Row own = {lane_id() * each_, before_, kept_[0]};  // of those that a lane keeps, the one or the last
     KGEN_UNROLL
-    for (int i = 0; i < kKept; ++i) {
-      const int next = shuffle(kept_[i], lane);
-      if (i > 0 && i < each_ && place >= row.begin + row.places)
-        row = {row.seq + 1, row.begin + row.places, next};
-      if (i == 0) row.places = next;
+    for (int i = 1; i < kKept; ++i) {
+      if (i < each_ && place >= own.begin + own.places) {
+        own = {own.seq + 1, own.begin + own.places, kept_[i]};
+      }
     }
-    row = {uniform(row.seq), uniform(row.begin), uniform(row.places)};
+    const Row row = {uniform(shuffle(own.seq, lane)), uniform(shuffle(own.begin, lane)),
+                     uniform(shuffle(own.places, lane))};
     if (place < row.begin + row.places) return row;
+    KGEN_NO_UNROLL
     for (int first = row.seq + 1, begin = row.begin + row.places;; first += kWave) {
       const int seq = first + lane_id();
-      const int places = seq < seqs_ ? places_(seq) : 0;
+      const int places = seq < seqs_ ? places_(seq, places_.load(seq)) : 0;
       const Scan found = scan(places);
       if (place < begin + found.all) {
         const int within = last_lane_to(place - begin, found.before);
@@ -133,13 +144,13 @@ class Shares {
   // `most` workers, each with `share` places at least; where all rows are alike, at least `enough`.
   template <typename Line>
   KGEN_DEVICE Shares(const Line& line, int most, int share, int enough) : length_(line.length()) {
-    const int wanted = length_ / share;
+    const int wanted = quotient(length_, share);
     workers_ = length_ == 0 ? 0 : wanted < 1 ? 1 : wanted < most ? wanted : most;
     period_ = length_;
     in_period_ = workers_ < 1 ? 1 : workers_;
     const int row = line.each_row();
     if (row > 0 && workers_ > 0) share_alike(line.seqs(), row, enough < workers_ ? enough : workers_);
-    share_ = period_ / in_period_;
+    share_ = in_period_ == 1 ? period_ : quotient(period_, in_period_);
     larger_ = period_ - share_ * in_period_;
   }
 
@@ -158,11 +169,12 @@ class Shares {
     return {row.seq + 1, 0, 0, 0};
   }
 
-  // The pieces of the row that begins at a place.
+  // The pieces of the row that begins at a place. All lanes: the first one looks for the first piece, others
+  // for what comes after the last.
   KGEN_DEVICE Pieces pieces(int begin, int tiles) const {
-    const int first = worker_from(begin + Cost + Least);
-    if (tiles < 2 * Least) return {first - 1, 1};
-    return {first - 1, worker_from(begin + Cost + tiles - Least + 1) - first + 1};
+    const int worker = worker_from(begin + Cost + (lane_id() == 0 ? Least : tiles - Least + 1));
+    const int first = uniform(shuffle(worker, 0)) - 1;
+    return {first, tiles < 2 * Least ? 1 : uniform(shuffle(worker, 1)) - first};
   }
 
  private:
@@ -170,15 +182,15 @@ class Shares {
   // Not where a last share with fewer rows would leave the others more than 1 in 32 above their part.
   KGEN_DEVICE void share_alike(int rows, int row, int enough) {
     if (rows < enough) {
-      const int cuts = workers_ / rows;
+      const int cuts = quotient(workers_, rows);
       if (rows * cuts < enough) return;
       in_period_ = cuts;
       period_ = row;
       workers_ = rows * in_period_;
       return;
     }
-    const int together = (rows + workers_ - 1) / workers_;
-    const int shares = (rows + together - 1) / together;
+    const int together = quotient(rows + workers_ - 1, workers_);
+    const int shares = quotient(rows + together - 1, together);
     if (32 * rows < 31 * together * shares || shares < enough) return;
     in_period_ = 1;
     period_ = together * row;
@@ -187,16 +199,20 @@ class Shares {
 
   KGEN_DEVICE int place_of(int worker) const {
     if (worker >= workers_) return length_;
-    const int number = worker % in_period_;
-    return worker / in_period_ * period_ + number * share_ + (number < larger_ ? number : larger_);
+    const int period = in_period_ == 1 ? worker : in_period_ == workers_ ? 0 : quotient(worker, in_period_);
+    const int number = worker - period * in_period_;
+    return period * period_ + number * share_ + (number < larger_ ? number : larger_);
   }
 
   // The first worker whose share begins at a place or after it.
   KGEN_DEVICE int worker_from(int place) const {
-    const int before = place / period_ * in_period_, at = place % period_;
+    const int period = place < period_ ? 0 : quotient(place, period_);
+    const int at = place - period * period_;
     const int turn = larger_ * (share_ + 1);
-    if (at <= turn) return before + (at + share_) / (share_ + 1);
-    return before + larger_ + (at - turn + share_ - 1) / share_;
+    const bool is_larger = at <= turn;
+    const int share = is_larger ? share_ + 1 : share_;
+    return period * in_period_ + (is_larger ? 0 : larger_) +
+           quotient((is_larger ? at : at - turn) + share - 1, share);
   }
 
   // The tile of a row before which a cut falls, `at` places from the row's first.
