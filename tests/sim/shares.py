@@ -13,20 +13,16 @@ class Piece:
     last: int
 
 
-def cuts(tiles, most, share, cost, least, enough, held):
+def cuts(tiles, most, share, cost, least, enough):
     """Where each worker's share begins and the last one ends: (row, tile), rows in the order of the line.
 
-    `enough`: so many shares do where all of at most `held` rows are alike.
+    `enough`: so many shares do where all rows are alike.
     """
     line = [(row, at) for row, count in enumerate(tiles) for at in range(cost + count)]
     if not line:
         return []
     workers = max(1, min(len(line) // share, most))
-    places = (
-        _alike(tiles, cost, workers, min(enough, workers))
-        if len(set(tiles)) == 1 and len(tiles) <= held
-        else None
-    )
+    places = _alike(tiles, cost, workers, min(enough, workers)) if len(set(tiles)) == 1 else None
     if places is None:
         places = _split(len(line), workers)
     return [_cut(*line[place], tiles, cost, least) for place in places] + [(len(tiles), 0)]
@@ -61,10 +57,10 @@ def _cut(row, at, rows, cost, least):
     return (row + 1, 0) if to_end and count else (row, 0)
 
 
-def deal(tiles, most, share, cost, least, enough, held):
+def deal(tiles, most, share, cost, least, enough):
     """The pieces of each worker. `tiles`: of each sequence."""
     dealt = []
-    for (row, tile), (end, end_tile) in pairwise(cuts(tiles, most, share, cost, least, enough, held)):
+    for (row, tile), (end, end_tile) in pairwise(cuts(tiles, most, share, cost, least, enough)):
         mine = []
         while (row, tile) < (end, end_tile):
             mine.append(Piece(row, tile, end_tile if row == end else tiles[row]))

@@ -47,7 +47,7 @@ def batches():
 @pytest.mark.parametrize(("cost", "least"), RULES)
 def test_every_tile_is_dealt_once_and_every_row_ends_once(cost, least):
     for tiles, most, share, enough in batches():
-        dealt = shares.deal(tiles, most, share, cost, least, enough, held=256)
+        dealt = shares.deal(tiles, most, share, cost, least, enough)
         pieces = defaultdict(list)
         for mine in dealt:
             for piece in mine:
@@ -65,7 +65,7 @@ def test_every_tile_is_dealt_once_and_every_row_ends_once(cost, least):
 @pytest.mark.parametrize(("cost", "least"), RULES)
 def test_no_worker_has_more_than_its_share(cost, least):
     for tiles, most, share, enough in batches():
-        dealt = shares.deal(tiles, most, share, cost, least, enough, held=256)
+        dealt = shares.deal(tiles, most, share, cost, least, enough)
         total = sum(cost + count for count in tiles)
         workers = max(1, min(total // share, most))
         assert min(enough, workers) <= len(dealt) <= workers
@@ -77,11 +77,11 @@ def test_no_worker_has_more_than_its_share(cost, least):
 
 
 def test_rows_of_one_length_stay_whole_where_they_fill_the_chip():
-    assert shares.cuts([64] * 64, 33, 4, 1, 2, enough=16, held=256) == [(row, 0) for row in range(0, 65, 2)]
-    assert shares.cuts([128] * 16, 33, 4, 1, 2, enough=16, held=256) == [(row, 0) for row in range(17)]
+    assert shares.cuts([64] * 64, 33, 4, 1, 2, enough=16) == [(row, 0) for row in range(0, 65, 2)]
+    assert shares.cuts([128] * 16, 33, 4, 1, 2, enough=16) == [(row, 0) for row in range(17)]
     halves = [(row, tile) for row in range(15) for tile in (0, 64)]
-    assert shares.cuts([128] * 15, 33, 4, 1, 2, enough=28, held=256) == [*halves, (15, 0)]
-    assert len(shares.cuts([128] * 15, 33, 4, 1, 2, enough=31, held=256)) == 33 + 1
+    assert shares.cuts([128] * 15, 33, 4, 1, 2, enough=28) == [*halves, (15, 0)]
+    assert len(shares.cuts([128] * 15, 33, 4, 1, 2, enough=31)) == 33 + 1
 
 
 @pytest.fixture(scope="module", params=[(wave, *rule) for wave in (32, 64) for rule in RULES])
@@ -89,11 +89,11 @@ def device(request, tmp_path_factory):
     wave, cost, least = request.param
     output = tmp_path_factory.mktemp("shares") / "shares.so"
     flags = (f"-DkCost={cost}", f"-DkLeast={least}")
-    return simulated.compile_kernels(output, wave, *flags, source=SOURCE), wave, cost, least
+    return simulated.compile_kernels(output, wave, *flags, source=SOURCE), cost, least
 
 
 def test_kernels_deal_as_the_model_does(device):
-    kernels, wave, cost, least = device
+    kernels, cost, least = device
     for tiles, most, share, enough in batches():
         room = 5 + len(tiles) + 4 * (most + 1)
         data = torch.zeros(room, dtype=torch.int32)
@@ -101,7 +101,7 @@ def test_kernels_deal_as_the_model_does(device):
         data[4 : 4 + len(tiles)] = torch.tensor(tiles) + cost
         answer = kernels.call("shares", data)
         assert answer.code == 0, answer.message
-        expected = shares.cuts(tiles, most, share, cost, least, enough, held=8 * wave)
+        expected = shares.cuts(tiles, most, share, cost, least, enough)
         workers = int(data[4 + len(tiles)])
         assert workers == len(expected) - 1
         found = data[5 + len(tiles) :].view(-1, 4)[: workers + 1].tolist()

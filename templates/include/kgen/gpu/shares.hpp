@@ -60,36 +60,37 @@ class Line {
       : places_(places), seqs_(seqs), each_((seqs + kWave - 1) / kWave) {
     const int first = lane_id() * each_;
     int own = 0;
-    // All are asked for before the first is there: what is past the last is the last again, and does not
-    // count.
-    int lengths[kKept] = {};
-    if (seqs_ > 0) {
-      KGEN_UNROLL
-      for (int i = 0; i < kKept; ++i) lengths[i] = places_.load(first + i < seqs_ ? first + i : seqs_ - 1);
-    }
-    KGEN_UNROLL
-    for (int i = 0; i < kKept; ++i) {
-      kept_[i] = i < each_ && first + i < seqs_ ? places_(first + i, lengths[i]) : 0;
-      own += kept_[i];
-    }
+    bool alike = true;  // the rows of this lane to the very first
     KGEN_NO_UNROLL
-    for (int i = kKept; i < each_; ++i) {
-      if (first + i < seqs_) own += places_(first + i, places_.load(first + i));
+    for (int from = 0; from < each_; from += kKept) {
+      // All are asked for before the first is there: what is past the last is the last again, and does not
+      // count.
+      int lengths[kKept], places[kKept];
+      KGEN_UNROLL
+      for (int i = 0; i < kKept; ++i) {
+        const int seq = first + from + i;
+        lengths[i] = places_.load(seq < seqs_ ? seq : seqs_ - 1);
+      }
+      KGEN_UNROLL
+      for (int i = 0; i < kKept; ++i) {
+        const int seq = first + from + i;
+        places[i] = from + i < each_ && seq < seqs_ ? places_(seq, lengths[i]) : 0;
+        own += places[i];
+        if (from == 0) kept_[i] = places[i];
+      }
+      if (from == 0) first_ = uniform(shuffle(places[0], 0));
+      KGEN_UNROLL
+      for (int i = 0; i < kKept; ++i) alike = alike && (places[i] == 0 || places[i] == first_);
     }
     const Scan found = scan(own);
     before_ = found.before;
     length_ = uniform(found.all);
-    first_ = uniform(shuffle(kept_[0], 0));
-    const int held = first >= seqs_ ? 0 : seqs_ - first < each_ ? seqs_ - first : each_;
-    bool alike = true;  // the rows of this lane to the very first
-    KGEN_UNROLL
-    for (int i = 0; i < kKept; ++i) alike = alike && (i >= held || kept_[i] == first_);
-    alike_ = each_ <= kKept && ballot(!alike) == 0;
+    alike_ = ballot(!alike) == 0;
   }
 
   KGEN_DEVICE int length() const { return length_; }
   KGEN_DEVICE int seqs() const { return seqs_; }
-  // The places of every row, where all have as many and a wave holds them all; else 0.
+  // The places of every row, where all have as many; else 0.
   KGEN_DEVICE int each_row() const { return alike_ ? first_ : 0; }
 
   // The row that has a place, which is on the line.
@@ -123,9 +124,9 @@ class Line {
   static constexpr int kKept = 8;
 
   Places places_;
-  int seqs_, each_, before_, length_, first_;
+  int seqs_, each_, before_, length_, first_ = 0;
   bool alike_;
-  int kept_[kKept];
+  int kept_[kKept] = {};
 };
 
 // A place between two tiles: before tile `tile` of `tiles` of a row that begins at `begin` on the line.
