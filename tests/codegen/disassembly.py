@@ -74,9 +74,14 @@ def only_turn(symbol: str, functions: tuple[Function, ...]) -> Turn:
 
 
 def loop_with(entry: Entry, symbol: str, word: str) -> Loop:
-    """The loop of a kernel whose own instructions have a word most often. Skips as inner_loop does."""
-    loops = find_loops(_function(entry, symbol))
-    return max(loops, key=lambda loop: sum(word in text for text in texts(loop)))
+    """The loop of a kernel whose own instructions have a word most often, and of several the shortest, which is an inner
+    one. Skips as inner_loop does."""
+
+    def order(loop: Loop) -> tuple[int, int]:
+        own = texts(loop)
+        return sum(word in text for text in own), -len(own)
+
+    return max(find_loops(_function(entry, symbol)), key=order)
 
 
 def texts_of(entry: Entry, symbol: str) -> list[str]:
