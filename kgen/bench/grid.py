@@ -34,8 +34,9 @@ Measure = Callable[[Shape, Mapping[str, Any], Progress], Row]
 
 
 def kernels_of(cells: Sequence[BenchCell], args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Scalar]]]:
-    """The variants that the calls of cells would build one by one, as operator and parameters; none where
-    building is off. Raises KgenError as `run_grid` does."""
+    """The variants that the calls of cells would build one by one if none were built, as operator and
+    parameters: else a larger one that happens to be there would be measured. None where building is off.
+    Raises KgenError as `run_grid` does."""
     if not env.jit():
         return []
     options = _options(args)
@@ -59,7 +60,7 @@ def _params(cell: BenchCell, more: Mapping[str, Scalar]) -> Mapping[str, Scalar]
         "layout": cell.layout,
         "block_size": cell.block_size,
     }
-    return ops.dispatcher().explain("paged_attention", {**sizes, **more}).params
+    return ops.dispatcher().explain("paged_attention", {**sizes, **more}, anew=True).params
 
 
 def _seed(cell: BenchCell) -> int | None:

@@ -145,14 +145,15 @@ class Dispatcher:
         """How often each kernel of this process was launched, by variant name."""
         return self.planner.counts()
 
-    def choose(self, policy: Policy, bound: Bound) -> Selection:
+    def choose(self, policy: Policy, bound: Bound, *, anew: bool = False) -> Selection:
         """The variant for a bound call, built or not (`explain` shows it). Raises KgenError (K51x)."""
-        return self.kernels.choose(policy, bound)
+        return self.kernels.choose(policy, bound, anew=anew)
 
-    def explain(self, op: str, sizes: Names) -> Selection:
-        """Which variant serves a call of these sizes, and why (see `arguments.bound_sizes`)."""
+    def explain(self, op: str, sizes: Names, *, anew: bool = False) -> Selection:
+        """Which variant serves a call of these sizes, and why (see `arguments.bound_sizes`); `anew`: which
+        one would be built for it if none were."""
         policy = self.policy(op)
-        selection = self.choose(policy, bound_sizes(policy, sizes))
+        selection = self.choose(policy, bound_sizes(policy, sizes), anew=anew)
         derived = {name for name, _ in policy.lets}
         told = {name: value for name, value in selection.names.items() if name not in derived}
         return replace(selection, names=told, skipped=self.registry.skipped())

@@ -32,8 +32,9 @@ class Kernels:
         self._tuning = tuning
         self._lock = threading.RLock()
 
-    def choose(self, policy: Policy, bound: Bound) -> Selection:
-        """The variant for a bound call, built or not. Raises KgenError (K51x)."""
+    def choose(self, policy: Policy, bound: Bound, *, anew: bool = False) -> Selection:
+        """The variant for a bound call, built or not; `anew`: as if nothing were built. Raises KgenError
+        (K51x)."""
         jit = env.jit() and not _is_of_build(policy, bound.names)
         on_gpu = gpu.is_gpu(bound.device)
         native = gpu.arch_of(bound.device) if on_gpu else self._compiler.native()
@@ -41,7 +42,7 @@ class Kernels:
         fixed = complete(policy, bound.names, str(arch or native))
         kinds = GPU_KINDS if on_gpu else HOST_KINDS
         kernels = self._registry.kernels(policy.op, _without_arch(policy, fixed))
-        groups = by_arch(kernel for kernel in kernels if kernel.entry.kind in kinds)
+        groups = {} if anew else by_arch(kernel for kernel in kernels if kernel.entry.kind in kinds)
         order = [str(arch)] if arch else [native, *([] if jit or env.arch() else _others(groups, native))]
         best: Selection | None = None
         for name in order:

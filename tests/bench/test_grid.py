@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kgen import api
+from kgen import api, ops
 from kgen.bench.decode import check_room
 from kgen.bench.grid import kernels_of, run_grid, shape_of
 from kgen.bench.outcome import Outcome, joined, read_grid
@@ -221,6 +221,18 @@ def test_the_kernels_of_a_grid_are_known_beforehand(bench, monkeypatch, empty_ca
     assert api.build_ahead([*wanted, never]) == len(built) == 2
     monkeypatch.setenv("KGEN_JIT", "0")
     assert kernels_of(bench.cells(), {}) == []
+
+
+def test_a_grid_is_not_measured_by_a_larger_kernel_that_is_there(bench, empty_cache):
+    call = {"arch": "cpu_generic", "partition_size": 64}
+    (op, larger) = kernels_of(bench.cells(), call)[-1]
+    assert larger["reuse_kv_times"] == 8
+    api.jit(op, larger)
+    sizes = {"num_heads": 4, "num_kv_heads": 2, "num_seqs": 1, "max_seq_len": 9}
+    sizes |= {name: value for name, value in larger.items() if name != "reuse_kv_times"}
+    assert ops.dispatcher().registry.refresh()
+    assert ops.dispatcher().explain(op, sizes).params == larger
+    assert [params["reuse_kv_times"] for _, params in kernels_of(bench.cells(), call)] == [2, 2, 8, 8]
 
 
 def test_what_does_not_fit_is_not_begun(monkeypatch):

@@ -59,6 +59,17 @@ def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, 
         assert torch.equal(out, again) and torch.equal(lse, lse_again)
 
 
+def test_neighbours_count_the_pieces_of_their_rows_apart(backwards):
+    """Each worker ends a row that it shares with the one before it, and begins one it shares with the next."""
+    batch = Batch([700, 640, 800, 705], 70, 1, torch.bfloat16, head_dim=64)
+    call, (want, want_lse) = Call(batch, "sim:sm_90", 128), batch.expected()
+    for _ in range(2):
+        out, lse = call.run(5)
+        close(out, want, TOLERANCE)
+        close(lse, want_lse, 1e-4)
+        backwards(call.library())
+
+
 @pytest.mark.parametrize("reuse", [4, 16, 64])
 @pytest.mark.parametrize("scale", [-0.5, 0.0])
 def test_a_scale_of_either_sign(scale, reuse):
