@@ -60,7 +60,7 @@ def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, 
 
 
 def test_neighbours_count_the_pieces_of_their_rows_apart(backwards):
-    """Each worker ends a row that it shares with the one before it, and begins one it shares with the next."""
+    """Each worker ends a row that it shares with the one before it, and begins one shared with the next."""
     batch = Batch([700, 640, 800, 705], 70, 1, torch.bfloat16, head_dim=64)
     call, (want, want_lse) = Call(batch, "sim:sm_90", 128), batch.expected()
     for _ in range(2):
