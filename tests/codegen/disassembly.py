@@ -74,8 +74,8 @@ def only_turn(symbol: str, functions: tuple[Function, ...]) -> Turn:
 
 
 def loop_with(entry: Entry, symbol: str, word: str) -> Loop:
-    """The loop of a kernel whose own instructions have a word most often, and of several the shortest, which is
-    an inner one. Skips as inner_loop does."""
+    """The loop of a kernel whose own instructions have a word most often, and of several the shortest, which
+    is an inner one. Skips as inner_loop does."""
 
     def order(loop: Loop) -> tuple[int, int]:
         own = texts(loop)
