@@ -12,10 +12,10 @@ import torch
 
 from kgen.diagnostics import Collector, KgenError, choice_hint
 from kgen.dispatch import codes
-from kgen.dispatch.bind import byte_view
 from kgen.dispatch.errors import fault
 from kgen.dispatch.model import Bound, Call, Names, View
 from kgen.dispatch.operators import Operator
+from kgen.dispatch.views import byte_view
 from kgen.fp8 import BY_TORCH, Format
 from kgen.manifest import HEADER, Policy
 

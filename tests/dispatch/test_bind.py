@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from kgen.diagnostics import KgenError
-from kgen.dispatch.bind import bind, byte_view, check_pending, overlaps
+from kgen.dispatch.bind import bind, check_pending
 from kgen.dispatch.model import Call, View
+from kgen.dispatch.views import byte_view, overlaps
 from kgen.manifest import ArgumentRule, AxisRule
 from tests.dispatch.toy import POLICY
 
