@@ -32,7 +32,9 @@ def batches():
     yield [37] * 35, 33, 4, 16
     yield [37] * 34, 33, 4, 33
     yield [7] * 600, 66, 4, 1
-    yield [7] * 400 + [8] + [7] * 199, 66, 4, 1  # alike but for one
+    yield [7] * 409 + [8] + [7] * 190, 66, 4, 1  # alike but for one, which no lane keeps
+    yield ([7] * 8 + [8] * 2) * 32, 66, 4, 1  # alike among those that are kept
+    yield ([7] * 8 + [8] * 2) * 64, 66, 4, 1
     yield [2, 9, 5] * 300, 66, 4, 33
     yield [draw.randrange(129) for _ in range(300)], 176, 4, 88
     yield [1] * 1000, 132, 4, 66
