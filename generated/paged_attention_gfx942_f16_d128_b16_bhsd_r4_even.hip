@@ -307,7 +307,7 @@ KGEN_DEVICE int seq_tokens([[maybe_unused]] const Args& a, [[maybe_unused]] int 
 
 // Even shares: see shares.hpp. A worker is a block. Blocks next to one another have the same share of different heads.
 constexpr int kWorkers = 608;
-constexpr int kEnough = 28;  // of 32 workers keep memory busy
+constexpr int kEnough = 532;  // keep memory busy
 constexpr int tiles_in(int tokens) { return tokens < kBlockTokens ? 1 : tokens / kBlockTokens; }
 constexpr int kRowCost = tiles_in(64);
 constexpr int kLeastShare = kRowCost + tiles_in(256 - 64);
@@ -324,7 +324,10 @@ KGEN_DEVICE int workers_of(const Args& a) {
 }
 
 // As many of them as keep memory busy.
-KGEN_DEVICE int enough_of(int workers) { return workers < 2 ? 1 : workers * kEnough / 32; }
+KGEN_DEVICE int enough_of(const Args& a) {
+  const int fit = kgen::quotient(kEnough, heads_of(a));
+  return fit < 1 ? 1 : fit;
+}
 
 // Where a block stands: its head, and its number among the workers of that.
 struct Worker {
@@ -362,7 +365,7 @@ constexpr int kPiecesAt = 2;  // from kBeginAt or kEndAt
 // there. All lanes of a wave.
 KGEN_DEVICE void note_share(const Args& a, const kgen::LdsArray<int>& notes, const Worker& worker, int at) {
   const kgen::Line<Places> line(static_cast<int>(a.num_seqs), Places{a, most_tokens(a)});
-  const Shares shares(line, worker.workers, kLeastShare, enough_of(worker.workers));
+  const Shares shares(line, worker.workers, kLeastShare, enough_of(a));
   const int number = worker.number + (at == kEndAt ? 1 : 0);
   const kgen::Cut cut = shares.cut(line, worker.number < shares.workers() ? number : 0);
   const kgen::Pieces pieces = cut.tile > 0 ? shares.pieces(cut.begin, cut.tiles) : kgen::Pieces{0, 0};

@@ -223,7 +223,7 @@ def test_the_kernels_of_a_grid_are_known_beforehand(bench, monkeypatch, empty_ca
     assert kernels_of(bench.cells(), {}) == []
 
 
-def test_a_grid_is_not_measured_by_a_larger_kernel_that_is_there(bench, empty_cache):
+def test_a_grid_asks_for_exact_kernels_though_a_larger_one_is_there(bench, empty_cache):
     call = {"arch": "cpu_generic", "partition_size": 64}
     (op, larger) = kernels_of(bench.cells(), call)[-1]
     assert larger["reuse_kv_times"] == 8

@@ -168,6 +168,15 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
     assert value(policy, rule.policies["balanced"], facts) == want
 
 
+def test_short_rows_that_no_two_teams_serve_stay_whole(catalog):
+    policy = compile_policy(catalog.ops["paged_attention"])
+    rule = next(r for r in policy.select if r.param == "partition_size")
+    facts = {"num_seqs": 33, "num_heads": 128, "num_kv_heads": 1, "max_seq_len": 1024}
+    facts |= {"group": 128, "reuse_kv_times": 16, "passes": 8}
+    facts |= {"target.compute_units": 132, "target.group_products": True}
+    assert value(policy, rule.want, facts) == 0
+
+
 @pytest.mark.parametrize(
     ("units", "seqs", "heads", "length", "group", "want"),
     [
@@ -188,6 +197,8 @@ def test_the_balanced_policy_fills_the_compute_units(catalog, units, seqs, heads
         (132, 256, 1, 1024, 128, -1),  # whole rows fill the chip twice
         (132, 255, 1, 1024, 128, 0),  # not quite
         (132, 512, 1, 200, 128, -1),
+        (132, 396, 1, 512, 128, -1),
+        (132, 300, 1, 1024, 128, 0),
         (132, 132, 1, 512, 128, 0),  # once
         (132, 256, 1, 1024, 64, 0),  # one team
         (80, 160, 1, 512, 128, 0),  # no teams
@@ -203,6 +214,7 @@ def test_calls_that_name_no_policy_get_even_shares_but_for_short_rows_and_one_al
     rule = next(r for r in policy.select if r.param == "partition_size")
     facts = {"num_seqs": seqs, "num_heads": 4 * heads, "num_kv_heads": heads, "passes": 1, "group": group}
     facts |= {"max_seq_len": length, "target.compute_units": units, "target.group_products": units == 132}
+    facts |= {"reuse_kv_times": group}
     assert value(policy, rule.want, facts) == want
 
 

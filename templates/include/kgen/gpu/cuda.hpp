@@ -144,7 +144,7 @@ KGEN_DEVICE Vec<float, N> shuffle_xor(const Vec<float, N>& x, Where where = here
 
 KGEN_DEVICE uint64_t ballot(bool predicate, Where = here()) { return __ballot_sync(kAllLanes, predicate); }
 KGEN_DEVICE int bits_set(uint64_t bits) { return __popcll(bits); }
-// From here on the compiler too knows that lanes have the same.
+// From here on the compiler too knows that lanes have the same. All of them must come here.
 KGEN_DEVICE int uniform(int x, Where = here()) { return __shfl_sync(kAllLanes, x, 0); }
 
 // ---- memory
