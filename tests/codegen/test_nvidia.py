@@ -68,6 +68,21 @@ def test_teams_multiply_what_the_copy_engine_brought(reuse, partition_size):
     assert len([text for text in found if "R2UR" in text]) < 128 // 16
 
 
+@pytest.mark.parametrize(
+    ("params", "most"),
+    [
+        ({"head_dim": 256, "layout": "bshd", "reuse_kv_times": 128, "variant": "softcap"}, 384),
+        ({"head_dim": 256, "layout": "bshd", "reuse_kv_times": 128}, 300),
+        ({"kv_dtype": "fp8_e4m3", "block_size": 1, "reuse_kv_times": 16, "partition_size": 512}, 96),
+        ({"kv_dtype": "fp8_e4m3", "block_size": 1, "reuse_kv_times": 4, "partition_size": 0}, 0),
+    ],
+)
+def test_what_spills_is_known(params, most):
+    common = {"dtype": "bf16", "head_dim": 128, "layout": "bhsd", "block_size": 16, "partition_size": -1}
+    made = variant("sm_90", **{**common, **params})
+    assert built(made).resources["spills"] <= made.lets["allow_spill"] == most
+
+
 @pytest.mark.parametrize(("head_dim", "reuse"), [(64, 4), (128, 16), (256, 8)])
 @pytest.mark.parametrize("partition_size", [0, -1])
 def test_turned_teams_multiply_keys_by_rows(head_dim, reuse, partition_size):

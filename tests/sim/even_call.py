@@ -18,7 +18,7 @@ class Call:
     """A call of even shares that a test may give fewer workers than the chip has."""
 
     def __init__(self, batch, arch, reuse=4, scale=None):
-        self.batch = batch
+        self.batch, self.reuse = batch, reuse
         self.operator = OPERATORS["paged_attention"]
         self.dispatcher = ops.dispatcher()
         self.out = torch.empty_like(batch.q)
@@ -57,6 +57,17 @@ class Call:
             return torch.zeros(0, dtype=torch.uint8)  # nothing is counted
         base = self.dispatcher.workspaces.address(self.plan.workspace_size)
         return torch.frombuffer((ctypes.c_uint8 * -offset).from_address(base + offset), dtype=torch.uint8)
+
+    def pieces(self):
+        """How many pieces of rows the last call wrote, under all heads."""
+        places = {word.name: place for place, word in enumerate(self.plan.policy.words)}
+        begin, size = self.plan.workspace[places["piece_states"]], self.plan.workspace_size
+        end = min(at for at in (*self.plan.workspace.values(), size) if at > begin)
+        base = self.dispatcher.workspaces.address(size)
+        states = torch.frombuffer(
+            (ctypes.c_int32 * ((end - begin) // 4)).from_address(base + begin), dtype=torch.int32
+        )
+        return int((states.view(-1, 2 * self.reuse)[:, 0] != -1).sum())
 
     def library(self):
         return self.plan.keep.library

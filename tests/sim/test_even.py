@@ -59,6 +59,17 @@ def test_teams_of_a_block_bring_their_rows_together_by_themselves(heads, reuse, 
         assert torch.equal(out, again) and torch.equal(lse, lse_again)
 
 
+@pytest.mark.parametrize(("heads", "pieces"), [(40, 2 * 40), (66, 0)])
+def test_whole_rows_are_no_shares_where_they_leave_much_of_the_chip_idle(heads, pieces):
+    """Of 132 blocks 3 fit each of 40 heads: 2 rows are cut, since 80 blocks were too few. 2 fit each of 66.
+    Of the two pieces of a row, the one that comes last need not be written."""
+    batch = Batch([600, 600], heads, heads, torch.bfloat16, head_dim=64)
+    call = Call(batch, "sim:sm_90", 1)
+    out, _ = call.run()
+    close(out, batch.expected()[0], TOLERANCE)
+    assert call.pieces() == pieces
+
+
 def test_neighbours_count_the_pieces_of_their_rows_apart(backwards):
     """Each worker ends a row that it shares with the one before it, and begins one shared with the next."""
     batch = Batch([700, 640, 800, 705], 70, 1, torch.bfloat16, head_dim=64)
