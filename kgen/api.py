@@ -118,14 +118,16 @@ def jit(op: str, params: Mapping[str, Scalar]) -> Entry:
 
 
 def build_ahead(wanted: Sequence[tuple[str, Mapping[str, Scalar]]], jobs: int | None = None) -> int:
-    """Build variants, given as operator and parameters, that calls would build one by one; how many. What is
-    never generated is left for its call to refuse. Raises KgenError (K4xx) where one cannot be built."""
+    """Build variants, given as operator and parameters, that calls would build one by one; how many. Calls of
+    this process find them. What is never generated is left for its call to refuse. Raises KgenError (K4xx)
+    where one cannot be built."""
     from kgen.build.library import register_library
 
     found = [_variant(op, params) for op, params in wanted]
     variants = list({one.name: one for one in found if isinstance(one, Variant)}.values())
     if variants:
         register_library(ON_DEMAND, build_variants(variants, jobs), _policies(variants), keep=True)
+        dispatcher().registry.refresh()
     return len(variants)
 
 

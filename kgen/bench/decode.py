@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
+from kgen import api, env
 from kgen.bench import kv
 from kgen.bench.contenders import PAGE_LOOPS, chosen_peers, contenders, timed
-from kgen.bench.decode_call import Decode
+from kgen.bench.decode_call import Decode, kernel_of
 from kgen.bench.device import find_device, insisted
 from kgen.bench.flashinfer_peer import FLASHINFER
 from kgen.bench.measure import Spread, ratios, spread
@@ -152,7 +153,10 @@ def measure(shape: Shape, options: Mapping[str, Any], progress: Progress = lambd
     check_room(shape, gathered=any(name not in FLASHINFER for name in wanted))
     pool = draw_pool(shape, load_catalog().layouts[shape.layout])
     forced = {name: options[name] for name in FORCED}
-    decode = Decode(pool, forced, insisted(options["arch"]))
+    arch = insisted(options["arch"])
+    if env.jit():
+        api.build_ahead([kernel_of(shape, forced, arch)])
+    decode = Decode(pool, forced, arch)
     variant = decode.check()
     if pool.rotation_bytes < pool.cache_bytes:
         progress(f"{len(pool.tables)} tables do not outgrow the cache: rates are partly its own")

@@ -8,13 +8,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kgen import ops
-from kgen.bench.pool import Pool
+from kgen import api, ops
+from kgen.bench.pool import Pool, Shape
 from kgen.bench.proof import calls, launched, narrow_weights, prove_row
+from kgen.dispatch import gpu
 from kgen.manifest import Scalar
 
 ROWS = 8
 """Rows of the first table that are compared with the oracle; of every other table it is one."""
+
+
+def kernel_of(
+    shape: Shape, forced: Mapping[str, Scalar | None], arch: str | None
+) -> tuple[str, Mapping[str, Scalar]]:
+    """The variant that a call would build if none were built, as operator and parameters: one for larger
+    groups that happens to be there would serve the call too, and be measured. `forced` and `arch` as for
+    `Decode`."""
+    sizes: dict[str, Scalar] = {
+        "num_seqs": shape.batch,
+        "max_seq_len": shape.longest,
+        "num_heads": shape.heads,
+        "num_kv_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "dtype": shape.dtype,
+        "kv_dtype": shape.kv_dtype or shape.dtype,
+        "layout": shape.layout,
+        "block_size": shape.block_size,
+        "arch": arch or (gpu.arch_of(shape.device) if shape.device != "cpu" else api.compiler().native()),
+    }
+    sizes |= {name: value for name, value in forced.items() if value is not None}
+    return "paged_attention", ops.dispatcher().explain("paged_attention", sizes, anew=True).params
 
 
 class Decode:

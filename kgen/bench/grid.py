@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from kgen import api, env, ops
+from kgen import env
 from kgen.bench import decode
 from kgen.bench.contenders import chosen_peers
 from kgen.bench.decode import DEFAULTS, FORCED, Progress, Row, using_threads
+from kgen.bench.decode_call import kernel_of
 from kgen.bench.device import find_device, insisted
 from kgen.bench.machine import clocks, machine, versions
 from kgen.bench.outcome import GridReport, Outcome
-from kgen.bench.pool import Shape, row_lengths
+from kgen.bench.pool import Shape
 from kgen.diagnostics import Diagnostic, KgenError
-from kgen.dispatch import gpu
 from kgen.manifest import Scalar
 from kgen.spec.benches import BenchCell, BenchSpec, holds
 from kgen.spec.load import load_catalog
@@ -34,37 +34,14 @@ Measure = Callable[[Shape, Mapping[str, Any], Progress], Row]
 
 
 def kernels_of(cells: Sequence[BenchCell], args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Scalar]]]:
-    """The variants that the calls of cells would build one by one if none were built, as operator and
-    parameters: else a larger one that happens to be there would be measured. None where building is off.
-    Raises KgenError as `run_grid` does."""
+    """The variants that cells are measured by, to be built together; none where building is off. Raises
+    KgenError as `run_grid` does."""
     if not env.jit():
         return []
     options = _options(args)
     device = find_device(options["device"], options["arch"], load_catalog())
-    arch = insisted(options["arch"]) or (gpu.arch_of(device) if device != "cpu" else api.compiler().native())
-    forced = {name: options[name] for name in FORCED if options[name] is not None}
-    return [("paged_attention", _params(cell, {**forced, "arch": arch})) for cell in cells]
-
-
-def _params(cell: BenchCell, more: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-    """The parameters that a call of a cell gets."""
-    heads, rows = cell.heads, row_lengths(cell.workload.batch, cell.workload.context, _seed(cell))
-    sizes: Mapping[str, Scalar] = {
-        "num_seqs": len(rows),
-        "max_seq_len": max(rows),
-        "num_heads": heads.heads,
-        "num_kv_heads": heads.kv_heads,
-        "head_dim": heads.head_dim,
-        "dtype": cell.dtype,
-        "kv_dtype": cell.kv_dtype or cell.dtype,
-        "layout": cell.layout,
-        "block_size": cell.block_size,
-    }
-    return ops.dispatcher().explain("paged_attention", {**sizes, **more}, anew=True).params
-
-
-def _seed(cell: BenchCell) -> int | None:
-    return cell.workload.seed if cell.workload.ragged else None
+    forced, arch = {name: options[name] for name in FORCED}, insisted(options["arch"])
+    return [kernel_of(shape_of(cell, device, options), forced, arch) for cell in cells]
 
 
 def cells_of(bench: BenchSpec, only: Expr | None) -> list[BenchCell]:

@@ -223,7 +223,7 @@ def test_the_kernels_of_a_grid_are_known_beforehand(bench, monkeypatch, empty_ca
     assert kernels_of(bench.cells(), {}) == []
 
 
-def test_a_grid_asks_for_exact_kernels_though_a_larger_one_is_there(bench, empty_cache):
+def test_calls_are_measured_by_exact_kernels_though_a_larger_one_is_there(bench, empty_cache, monkeypatch):
     call = {"arch": "cpu_generic", "partition_size": 64}
     (op, larger) = kernels_of(bench.cells(), call)[-1]
     assert larger["reuse_kv_times"] == 8
@@ -233,6 +233,11 @@ def test_a_grid_asks_for_exact_kernels_though_a_larger_one_is_there(bench, empty
     assert ops.dispatcher().registry.refresh()
     assert ops.dispatcher().explain(op, sizes).params == larger
     assert [params["reuse_kv_times"] for _, params in kernels_of(bench.cells(), call)] == [2, 2, 8, 8]
+    monkeypatch.setattr("kgen.bench.pool.last_level_cache", lambda device: 1 << 12)
+    only = cell_filter("kv_heads == 2 and not ragged", bench, api.check())
+    options = {**call, "rounds": 1, "threads": 1, "peers": ["none"]}
+    (outcome,) = run_grid(bench, options, only=only).outcomes
+    assert outcome.row["variant"] == "paged_attention_cpu_generic_f32_d64_b16_bhsd_r2_p64"
 
 
 def test_what_does_not_fit_is_not_begun(monkeypatch):
